@@ -1,6 +1,3 @@
-//! The IMAP client's reader of responses: a server that says anything.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|data: &[u8]| whimbrel_imap::fuzz::fuzz_client(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| whimbrel_fuzz::imap_client::run(data));

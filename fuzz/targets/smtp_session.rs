@@ -1,15 +1,3 @@
-//! SMTP, LMTP and submission: the session machine whole and in pieces, its client, its commands and addresses, its scanner of text.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use whimbrel_smtp::fuzz;
-
-fuzz_target!(|data: &[u8]| {
-    match data.split_first() {
-        Some((0..=9, rest)) => fuzz::client(rest),
-        Some((10..=19, rest)) => fuzz::command(rest),
-        Some((20..=29, rest)) => fuzz::text(rest),
-        Some((_, rest)) => fuzz::session(rest),
-        None => {}
-    }
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| whimbrel_fuzz::smtp_session::run(data));

@@ -2,16 +2,18 @@
 //!
 //! Uses nothing but the standard library, so that the first command in a fresh clone starts in a second.
 //!
-//! Reading order: [`test`] is what CI runs; [`step`] runs a command and counts; [`imports`], [`purity`], [`tidy`] and [`licenses`]
+//! Reading order: [`test`] is what CI runs; [`programs`] builds test programs, [`jobs`] runs several at a time, [`step`] runs a command and counts; [`imports`], [`purity`], [`tidy`] and [`licenses`]
 //! are the checks of our own; [`proofs`] has Coq check the proofs; [`cargo_toml`] and [`json`] read what cargo says of the workspace; [`source`] reads Rust.
 
 mod cargo_toml;
 mod fuzz;
 mod imports;
+mod jobs;
 mod json;
 mod licenses;
 mod older;
 mod packages;
+mod programs;
 mod proofs;
 mod purity;
 mod source;
@@ -21,27 +23,33 @@ mod tidy;
 
 use std::process::ExitCode;
 
+use test::Tier;
+
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  test [--fast]            everything CI runs; --fast: no packages, no external clients, nothing long
+  test                     everything CI runs: installs what it needs, some 20 minutes on two cores
+  test --fast              checks and tests that need no packages; no end-to-end tests, no simulator
+  test --long              everything: all clients, all mutants, proofs, 5,000 clusters, fuzzers; hours
   imports                  which crate imports which, and purity
   purity                   that the pure crates are pure, alone
   tidy                     sizes and words that must not be in the tree
   licenses                 licences, bans and sources of deny.toml, without cargo-deny
   proofs                   the proofs in proofs/, checked by Coq, see docs/proofs.md
-  mutants [ARGS]           rules broken on purpose, each caught
+  explore [NAME|--mutants] every order of events of a few nodes
+  mutants [CRATE] [RULE...]
+                           rules broken on purpose, each caught; whimbrel-sim: by the simulated clusters
   fuzz [TARGET] [--seconds N]
-                           fuzzers with coverage guidance, see fuzz/README.md; 0 seconds: the seeds alone
+                           fuzzers with coverage guidance, see fuzz/README.md
   sim --seeds N | --seed S the simulator, clusters; further arguments are passed on (--node-seeds N, --first S)
-  sim --mutants [ARGS]     rules broken on purpose, each caught by the simulator
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let count = match words.as_slice() {
-        ["test"] => test::run(false),
-        ["test", "--fast"] => test::run(true),
+        ["test"] => test::run(Tier::Default),
+        ["test", "--fast"] => test::run(Tier::Fast),
+        ["test", "--long"] => test::run(Tier::Long),
         ["imports"] => {
             step::report("imports", imports::check()).plus(step::report("purity", purity::check()))
         }
@@ -49,9 +57,9 @@ fn main() -> ExitCode {
         ["tidy"] => step::report("tidy", tidy::check()),
         ["licenses"] => step::report("licenses", licenses::check()),
         ["proofs"] => proofs::run(),
+        ["explore", rest @ ..] => proofs::explore(rest),
         ["mutants", rest @ ..] => test::mutants(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
-        ["sim", "--mutants", rest @ ..] => test::mutants(&[&["whimbrel-sim"], rest].concat()),
         ["sim", rest @ ..] => test::sim(rest),
         _ => {
             eprint!("{USAGE}");

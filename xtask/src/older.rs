@@ -11,11 +11,12 @@ use std::{
 
 use crate::{
     cargo_toml::{cargo, root},
+    programs,
     step::{self, Count, Counting},
 };
 
-/// Tells the tests where the program is.
-const VARIABLE: &str = "WHIMBREL_OLDER";
+/// Says to the tests where the program is.
+pub(crate) const VARIABLE: &str = "WHIMBREL_OLDER";
 
 /// The oldest commit that can be upgraded from, node by node: it is taken along until a release says from which version on that is promised.
 ///
@@ -23,13 +24,9 @@ const VARIABLE: &str = "WHIMBREL_OLDER";
 /// feature that came since is met by nodes that lack it.
 const COMMIT: &str = "b8364a22d50debb54b609fb54f4c3119615f89a2";
 
-/// Its crates are built without optimisation, which costs half as much, and makes other artifacts of them than of today's crates: both lie in one directory, where the packages
-/// from outside, which this does not concern, are built once for both.
-const PROFILE: &[&str] = &["profile.dev.opt-level=0", "profile.dev.debug=false"];
-
 /// The older server, built if need be, and where it is. What is wrong is told and counted.
 pub(crate) fn build() -> (Count, PathBuf) {
-    let target = target();
+    let target = programs::target();
     let own = target.join("older");
     let source = own.join(COMMIT);
     let program = own.join("built/debug/whimbrel");
@@ -43,28 +40,15 @@ pub(crate) fn build() -> (Count, PathBuf) {
     command
         .current_dir(&source)
         .args(["build", "--locked", "--package", "whimbrel"])
-        // What is built for the packages is shared; the program is not to take the place of today's.
-        .env("CARGO_BUILD_BUILD_DIR", &target)
+        .args(["--config", "profile.dev.opt-level=0"])
+        // The program is not to take the place of today's.
         .env("CARGO_TARGET_DIR", own.join("built"));
-    for setting in PROFILE {
-        command.args(["--config", setting]);
-    }
     let count = step::run(&mut command, Counting::Status);
     if count.failed > 0 {
         return (count, own.join("none"));
     }
     println!("older: {COMMIT} is {}", program.display());
     (count, program)
-}
-
-/// Tells a command for tests where the older server is.
-pub(crate) fn tell(command: &mut Command, program: &Path) {
-    command.env(VARIABLE, program);
-}
-
-fn target() -> PathBuf {
-    let named = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    root().join(named)
 }
 
 fn failed(what: &'static str) -> impl Fn(std::io::Error) -> String {

@@ -21,29 +21,34 @@ const FOR_PROOFS: &[Package] = &[
     (&["ocamlopt", "-version"], "ocaml"),
 ];
 
-/// What the end-to-end tests need.
+/// What the end-to-end tests of the default tier need.
 const FOR_TESTS: &[Package] = &[
     (&["curl", "--version"], "curl"),
-    (&["test", "-x", "/usr/lib/dovecot/imap"], "dovecot-imapd"),
-    (&["mkfs.ext4", "-V"], "e2fsprogs"),
-    (&["fetchmail", "--version"], "fetchmail"),
-    (&["gsasl", "--version"], "gsasl"),
-    (&["mount", "--version"], "mount"),
     (&["mbsync", "--version"], "isync"),
     (&["neomutt", "-v"], "neomutt"),
-    (&["offlineimap", "--version"], "offlineimap3"),
-    (&["python3", "--version"], "python3"),
     (&["strace", "--version"], "strace"),
     (&["swaks", "--version"], "swaks"),
-    (&["systemd-analyze", "--version"], "systemd"),
     // Without it swaks has no STARTTLS, and Debian only recommends it.
     (&["perl", "-MNet::SSLeay", "-e", "1"], "libnet-ssleay-perl"),
     (&["tmux", "-V"], "tmux"),
 ];
 
-/// Installs what the tests lack. Counts as one.
-pub(crate) fn install() -> Count {
-    install_all(FOR_TESTS)
+/// What those of the long tier need besides.
+const FOR_LONG_TESTS: &[Package] = &[
+    (&["test", "-x", "/usr/lib/dovecot/imap"], "dovecot-imapd"),
+    (&["mkfs.ext4", "-V"], "e2fsprogs"),
+    (&["fetchmail", "--version"], "fetchmail"),
+    (&["gsasl", "--version"], "gsasl"),
+    (&["mount", "--version"], "mount"),
+    (&["offlineimap", "--version"], "offlineimap3"),
+    (&["python3", "--version"], "python3"),
+    (&["systemd-analyze", "--version"], "systemd"),
+];
+
+/// Installs what the tests of a tier lack. Counts as one.
+pub(crate) fn install(long: bool) -> Count {
+    let more = if long { FOR_LONG_TESTS } else { &[] };
+    install_all(&[FOR_TESTS, more].concat())
 }
 
 /// Installs what the proofs lack. Counts as one.

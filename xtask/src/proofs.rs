@@ -21,6 +21,7 @@ use std::{
 
 use crate::{
     cargo_toml, packages,
+    programs::{self, Set},
     step::{self, Count, Counting},
 };
 
@@ -74,14 +75,15 @@ pub(crate) fn run() -> Count {
     if installed.failed > 0 {
         return installed;
     }
-    let mut explore = cargo_toml::cargo();
-    explore
-        .args(["run", "--release", "--package", "whimbrel-replication"])
-        .args(["--example", "explore"]);
-    let explored = step::run(&mut explore, Counting::Explore);
+    let (built, programs) = programs::build(Set::Examined);
+    let example = |name: &str| programs.iter().find(|program| program.name == name);
+    let (Some(explore), Some(compare)) = (example("explore"), example("oracle")) else {
+        return built.plus(Count::FAILED);
+    };
+    let explored = step::run(&mut explore.command(), Counting::Explore);
     let proofs = cargo_toml::root().join("proofs");
     let checked = check(&proofs).and_then(|theorems| {
-        let oracle = oracle(&proofs, &target().join("proofs"))?;
+        let oracle = oracle(&proofs, &programs::target().join("proofs"))?;
         Ok((theorems, oracle))
     });
     let (theorems, oracle) = match checked {
@@ -93,14 +95,13 @@ pub(crate) fn run() -> Count {
             return explored.plus(Count::FAILED);
         }
     };
-    let mutants = step::run(
-        comparison(&oracle, &["--features", "mutants"]).env("WHIMBREL_MUTANTS", "1"),
-        Counting::Mutants,
-    );
-    let mut histories = step::run(
-        comparison(&oracle, &[]).env("WHIMBREL_SEEDS", SEEDS),
-        Counting::Oracle,
-    );
+    let comparison = || {
+        let mut command = compare.command();
+        command.env("WHIMBREL_ORACLE", &oracle);
+        command
+    };
+    let mutants = step::run(comparison().arg("--mutants"), Counting::Mutants);
+    let mut histories = step::run(comparison().env("WHIMBREL_SEEDS", SEEDS), Counting::Oracle);
     if histories.passed == 0 {
         println!("proofs: the comparison did not come to its end");
     } else {
@@ -119,18 +120,21 @@ pub(crate) fn run() -> Count {
         failed: 0,
     };
     let compared = theorems.plus(mutants).plus(histories);
-    compared.plus(explored)
+    built.plus(compared).plus(explored)
 }
 
-/// The comparison, with arguments for cargo.
-fn comparison(oracle: &Path, arguments: &[&str]) -> Command {
-    let mut command = cargo_toml::cargo();
-    command
-        .args(["run", "--release", "--package", "whimbrel-mailbox"])
-        .args(["--example", "oracle"])
-        .args(arguments)
-        .env("WHIMBREL_ORACLE", oracle);
-    command
+/// Looks at every order of events; words are names of bounds, or `--mutants`.
+pub(crate) fn explore(arguments: &[&str]) -> Count {
+    let (built, programs) = programs::build(Set::Examined);
+    let Some(explore) = programs.iter().find(|program| program.name == "explore") else {
+        return built.plus(Count::FAILED);
+    };
+    let counting = if arguments.contains(&"--mutants") {
+        Counting::Mutants
+    } else {
+        Counting::Explore
+    };
+    step::run(explore.command().args(arguments), counting)
 }
 
 /// Makes the oracle's program of what was extracted.
@@ -172,7 +176,7 @@ fn check(proofs: &Path) -> Result<usize, String> {
     if !wrong.is_empty() {
         return Err(wrong.join("\n"));
     }
-    let build = target().join("proofs");
+    let build = programs::target().join("proofs");
     compile(&build, &sources)?;
     let answers = answers(&ask(&build, &theorems)?);
     if answers.len() != theorems.len() {
@@ -438,11 +442,6 @@ fn coqc(build: &Path) -> Command {
     let mut command = Command::new("coqc");
     command.current_dir(build).args(["-q", "-Q", ".", ROOT]);
     command
-}
-
-fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| cargo_toml::root().join("target"), PathBuf::from)
 }
 
 fn read(path: &Path) -> Result<String, String> {

@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Write},
     process::{Command, Stdio},
+    sync::Mutex,
     thread,
     time::Instant,
 };
@@ -63,6 +64,8 @@ pub(crate) enum Counting {
     Status,
     /// The lines `test result:` of cargo test.
     CargoTest,
+    /// The same of one program, which may have no tests.
+    Units,
     /// The line `sim: seeds=N failed=M ...`.
     Sim,
     /// The line `mutants: N caught, M survived`.
@@ -78,7 +81,11 @@ pub(crate) fn run(command: &mut Command, counting: Counting) -> Count {
     let started = Instant::now();
     let shown = shown(command);
     println!("$ {shown}");
-    let (status, counted) = match watched(command, counting) {
+    let (out, err) = (
+        |line: &str| println!("{line}"),
+        |line: &str| eprintln!("{line}"),
+    );
+    let (status, counted) = match watched(command, counting, out, err) {
         Ok(done) => done,
         Err(error) => {
             println!("$ {shown}: could not be started: {error}");
@@ -102,34 +109,61 @@ fn settle(success: bool, counted: Count, counting: Counting) -> Count {
             Count::FAILED
         };
     }
-    if counted.failed == 0 && (!success || counted.passed == 0) {
+    let may_be_none = matches!(counting, Counting::Units);
+    if counted.failed == 0 && (!success || (counted.passed == 0 && !may_be_none)) {
         counted.plus(Count::FAILED)
     } else {
         counted
     }
 }
 
-fn watched(command: &mut Command, counting: Counting) -> std::io::Result<(bool, Count)> {
+/// Runs a command and gives its output, of both streams as it came, with the count of its results.
+pub(crate) fn kept(command: &mut Command, counting: Counting) -> (Count, Vec<String>) {
+    let shown = shown(command);
+    let output = Mutex::new(vec![format!("$ {shown}")]);
+    let keep = |line: &str| {
+        if let Ok(mut output) = output.lock() {
+            output.push(line.to_owned());
+        }
+    };
+    let watched = watched(command, counting, keep, keep);
+    let mut output = output.into_inner().unwrap_or_default();
+    match watched {
+        Ok((status, counted)) => (settle(status, counted, counting), output),
+        Err(error) => {
+            output.push(format!("$ {shown}: could not be started: {error}"));
+            (Count::FAILED, output)
+        }
+    }
+}
+
+fn watched(
+    command: &mut Command,
+    counting: Counting,
+    out: impl Fn(&str),
+    err: impl Fn(&str) + Send,
+) -> std::io::Result<(bool, Count)> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    // Both pipes are read at once: a command that fills one while we wait at the other would stand still.
-    let errors = thread::spawn(move || {
-        if let Some(stderr) = stderr {
-            let _ = each_line(stderr, |line| eprintln!("{line}"));
-        }
-    });
     let mut count = Count::default();
-    if let Some(stdout) = stdout {
-        each_line(stdout, |line| {
-            println!("{line}");
-            count = count.plus(counted(line, counting));
-        })?;
-    }
-    let _ = errors.join();
+    // Both pipes are read at once: a command that fills one while we wait at the other would stand still.
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            if let Some(stderr) = stderr {
+                let _ = each_line(stderr, err);
+            }
+        });
+        stdout.map_or(Ok(()), |stdout| {
+            each_line(stdout, |line| {
+                out(line);
+                count = count.plus(counted(line, counting));
+            })
+        })
+    })?;
     std::io::stdout().flush()?;
     Ok((child.wait()?.success(), count))
 }
@@ -147,7 +181,7 @@ fn each_line(from: impl std::io::Read, mut then: impl FnMut(&str)) -> std::io::R
 fn counted(line: &str, counting: Counting) -> Count {
     match counting {
         Counting::Status => Count::default(),
-        Counting::CargoTest => cargo_test(line),
+        Counting::CargoTest | Counting::Units => cargo_test(line),
         Counting::Sim => fields(line, "sim:", "seeds", "failed"),
         Counting::Oracle => fields(line, "oracle:", "histories", "disagreements"),
         Counting::Explore => fields(line, "explore:", "bounds", "violations"),
@@ -248,6 +282,8 @@ mod tests {
         // A runner that died after it said ok, and one that ran nothing.
         check(Counting::CargoTest, false, &[ok], (3, 1));
         check(Counting::CargoTest, true, &[], (0, 1));
+        check(Counting::Units, true, &[], (0, 0));
+        check(Counting::Units, false, &[], (0, 1));
         check(Counting::Status, true, &[ok], (1, 0));
         check(Counting::Status, false, &[], (0, 1));
         check(

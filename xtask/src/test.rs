@@ -1,145 +1,355 @@
-//! `cargo xtask test`: everything that must hold before a push, cheapest first, one line of result at the end.
+//! `cargo xtask test`: everything that must hold before a push, one line of result at the end. `--fast` is for while one works, `--long` for before an
+//! issue is closed; CONTRIBUTING.md says what each leaves out.
 //!
-//! A failing step does not keep the later ones from running: one run shows all that is wrong.
+//! A failing step does not keep the later ones from running: one run shows all that is wrong. Nothing is compiled twice: [`programs`] builds, then the
+//! programs are run from here, as many at a time as there are cores.
 
-use std::{process::Command, time::Instant};
+use std::{
+    process::{Command, Stdio},
+    time::Instant,
+};
 
 use crate::{
-    cargo_toml::cargo,
-    fuzz, imports, licenses, older, packages, proofs, purity,
+    cargo_toml::{self, cargo},
+    fuzz, imports,
+    jobs::{self, Done, Job},
+    licenses, older, packages,
+    programs::{self, Kind, Program, Set},
+    proofs, purity,
     step::{self, Count, Counting},
     tidy,
 };
 
-/// Clusters in CI: some three minutes on two cores; long runs are started by hand.
-const SIM_SEEDS: &str = "500";
-
-/// Worlds of one node beside them: seconds.
-const NODE_SEEDS: &str = "300";
-
-/// A named step.
-type Step = (&'static str, fn() -> Count);
-
-/// What needs neither packages nor long.
-const ALWAYS: &[Step] = &[
-    ("format", || {
-        step::run(cargo().args(["fmt", "--all", "--check"]), Counting::Status)
-    }),
-    ("tidy", || step::report("tidy", tidy::check())),
-    ("imports", || step::report("imports", imports::check())),
-    ("purity", || step::report("purity", purity::check())),
-    ("clippy", || {
-        step::run(
-            cargo().args([
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--all-features",
-                "--",
-                "-D",
-                "warnings",
-            ]),
-            Counting::Status,
-        )
-    }),
-    ("licenses", || step::report("licenses", licenses::check())),
-];
-
-/// Runs everything, or what is quick.
-pub(crate) fn run(fast: bool) -> Count {
-    let mut steps: Vec<Step> = Vec::new();
-    if !fast {
-        steps.push(("packages", packages::install));
-    }
-    steps.extend_from_slice(ALWAYS);
-    if fast {
-        steps.push(("tests", || tests(&["--workspace"])));
-    } else {
-        steps.push(("tests", || {
-            tests(&["--workspace", "--exclude", "whimbrel-e2e"])
-        }));
-        steps.push(("fuzz seeds", || fuzz::run(&["--seconds", "0"])));
-        steps.push(("proofs", proofs::run));
-        steps.push(("mutants", || mutants(&[])));
-        steps.push(("simulator", || sim(&["--seeds", SIM_SEEDS])));
-        steps.push(("one node", || sim(&["--node-seeds", NODE_SEEDS])));
-        steps.push(("end to end", end_to_end));
-    }
-    let mut sum = Count::default();
-    let mut lines = Vec::new();
-    for (at, (name, step)) in steps.iter().enumerate() {
-        println!("== [{}/{}] {name}", at + 1, steps.len());
-        let started = Instant::now();
-        let count = step();
-        lines.push(format!(
-            "{name:<12} {:>6} passed {:>4} failed {:>8.1} s",
-            count.passed,
-            count.failed,
-            started.elapsed().as_secs_f64()
-        ));
-        sum = sum.plus(count);
-    }
-    println!("==");
-    for line in lines {
-        println!("{line}");
-    }
-    sum
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// What needs no packages, and is quick.
+    Fast,
+    /// What CI runs.
+    Default,
+    /// Everything.
+    Long,
 }
 
-fn tests(arguments: &[&str]) -> Count {
-    step::run(
-        cargo().args(["test", "--no-fail-fast"]).args(arguments),
-        Counting::CargoTest,
-    )
-}
+/// Clusters: a minute on two cores. So many are too few to ask that all was drawn that can be drawn.
+const CLUSTERS: &str = "200";
+const CLUSTERS_LONG: &str = "5000";
 
-/// Real processes, of two versions.
-fn end_to_end() -> Count {
-    let (built, program) = older::build();
-    let mut command = cargo();
-    command
-        .args(["test", "--no-fail-fast", "--package", "whimbrel-e2e"])
-        .args(["--features", "clients"]);
-    older::tell(&mut command, &program);
-    built.plus(step::run(&mut command, Counting::CargoTest))
-}
+/// Worlds of one node: seconds.
+const NODES: &str = "100";
+const NODES_LONG: &str = "1000";
+
+/// The default tier breaks one share of the rules, which the commit decides: some ten commits later all were broken.
+const MUTANT_SHARES: u64 = 8;
+
+/// Seconds for each fuzzer in the long tier.
+const FUZZ_SECONDS: &str = "60";
+
+/// Commands of random clients in the long tier.
+const COMMANDS_LONG: &str = "20000";
+
+/// Tests of one program that wait for sockets and disks, at a time. They use half of two cores when there are four of them.
+const END_TO_END_AT_ONCE: &str = "4";
 
 /// The crates with rules that can be broken at run time.
-const BREAKABLE: &[&str] = &[
-    "whimbrel-mailbox",
-    "whimbrel-directory",
-    "whimbrel-replication",
-    "whimbrel-sim",
-];
+const BREAKABLE: &[&str] = &["directory", "mailbox", "replication", "sim"];
+
+/// The test in which a crate's rules are broken.
+const MUTANTS: &str = "mutants::broken_rules_are_noticed";
+
+/// Jobs that take longest. They begin first, so that all cores have work until the end.
+const FIRST: &[&str] = &["clusters", "sim tests", "storage-embedded units"];
+
+/// A job or step below this is not worth a line of the table.
+const SHOWN_SECONDS_MIN: f64 = 3.0;
+
+/// What a run has done so far.
+#[derive(Default)]
+struct Table {
+    sum: Count,
+    lines: Vec<String>,
+}
+
+impl Table {
+    fn add(&mut self, name: &str, step: impl FnOnce() -> (Count, Vec<Done>)) {
+        println!("== {name}");
+        let begun = Instant::now();
+        let (count, mut parts) = step();
+        self.line("", name, count, begun.elapsed().as_secs_f64());
+        parts.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+        for part in &parts {
+            if part.seconds >= SHOWN_SECONDS_MIN {
+                self.line("  ", &part.name, part.count, part.seconds);
+            }
+        }
+        self.sum = self.sum.plus(count);
+    }
+
+    fn line(&mut self, indent: &str, name: &str, count: Count, seconds: f64) {
+        let name = format!("{indent}{name}");
+        self.lines.push(format!(
+            "{name:<28} {:>6} passed {:>4} failed {seconds:>8.1} s",
+            count.passed, count.failed
+        ));
+    }
+
+    fn step(&mut self, name: &str, step: impl FnOnce() -> Count) {
+        self.add(name, || (step(), Vec::new()));
+    }
+
+    fn jobs(&mut self, name: &str, jobs: Vec<Job>, at_once: usize) {
+        self.add(name, || {
+            let done = jobs::run(jobs, at_once);
+            let sum = done
+                .iter()
+                .fold(Count::default(), |sum, done| sum.plus(done.count));
+            (sum, done)
+        });
+    }
+}
+
+/// Runs a tier.
+pub(crate) fn run(tier: Tier) -> Count {
+    let begun = Instant::now();
+    let mut table = Table::default();
+    if tier != Tier::Fast {
+        table.step("packages", || packages::install(tier == Tier::Long));
+    }
+    table.step("format", || {
+        step::run(cargo().args(["fmt", "--all", "--check"]), Counting::Status)
+    });
+    table.step("tidy", || step::report("tidy", tidy::check()));
+    table.step("imports", || step::report("imports", imports::check()));
+    table.step("purity", || step::report("purity", purity::check()));
+    table.step("licenses", || step::report("licenses", licenses::check()));
+    match tier {
+        Tier::Fast => fast(&mut table),
+        Tier::Default => default(&mut table),
+        Tier::Long => long(&mut table),
+    }
+    println!("==");
+    for line in &table.lines {
+        println!("{line}");
+    }
+    println!("{:.1} minutes", begun.elapsed().as_secs_f64() / 60.0);
+    table.sum
+}
+
+fn fast(table: &mut Table) {
+    table.step("clippy", || {
+        let mut command = clippy();
+        step::run(&mut command, Counting::Status)
+    });
+    let programs = build(table, "build", Set::Units);
+    let jobs = test_jobs(&programs, Tier::Fast);
+    table.jobs("tests", jobs, jobs::cores());
+}
+
+fn default(table: &mut Table) {
+    let (served, simulated) = (
+        build(table, "build", Set::Served),
+        build(table, "build, optimized", Set::Simulated),
+    );
+    let mut jobs = Vec::new();
+    jobs.extend(sim_job(&simulated, "clusters", &["--seeds", CLUSTERS]));
+    jobs.extend(test_jobs(&simulated, Tier::Default));
+    let share = format!("{}/{MUTANT_SHARES}", share());
+    println!("mutants: share {share}");
+    for program in with_mutants(&simulated, None) {
+        let mut job = mutants_job(program);
+        job.command.env("WHIMBREL_MUTANTS_SHARE", &share);
+        jobs.push(job);
+    }
+    jobs.extend(sim_job(&simulated, "one node", &["--node-seeds", NODES]));
+    jobs.extend(test_jobs(&served, Tier::Default));
+    jobs.sort_by_key(|job| {
+        FIRST
+            .iter()
+            .position(|first| *first == job.name)
+            .unwrap_or(FIRST.len())
+    });
+    table.jobs("tests", jobs, jobs::cores());
+    // Tests that wait leave room for what computes.
+    let mut jobs = end_to_end_jobs(&served, Tier::Default);
+    jobs.push(Job::new("clippy", clippy(), Counting::Status));
+    table.jobs("end to end, clippy", jobs, 2);
+}
+
+fn long(table: &mut Table) {
+    let (served, simulated, bench) = (
+        build(table, "build", Set::Served),
+        build(table, "build, optimized", Set::Examined),
+        build(table, "build, benchmark", Set::Bench),
+    );
+    table.step("clippy", || step::run(&mut clippy(), Counting::Status));
+    let mut jobs = test_jobs(&simulated, Tier::Long);
+    jobs.extend(test_jobs(&served, Tier::Long));
+    jobs.extend(test_jobs(&bench, Tier::Long).into_iter().map(|mut job| {
+        set_server(&mut job.command, &served);
+        job
+    }));
+    table.jobs("tests", jobs, jobs::cores());
+    table.step("examples in documents", || {
+        let mut command = cargo();
+        command.args(["test", "--doc", "--workspace", "--all-features"]);
+        step::run(&mut command, Counting::CargoTest)
+    });
+    let (built, older) = older::build();
+    table.step("older version", || built);
+    let mut jobs = end_to_end_jobs(&served, Tier::Long);
+    for job in &mut jobs {
+        job.command.env(older::VARIABLE, &older);
+    }
+    table.jobs("end to end", jobs, 1);
+    let sim = |arguments: &[&str]| {
+        sim_job(&simulated, "sim", arguments).map_or(Count::FAILED, |mut job| {
+            step::run(&mut job.command, job.counting)
+        })
+    };
+    table.step("clusters", || sim(&["--seeds", CLUSTERS_LONG]));
+    table.step("one node", || sim(&["--node-seeds", NODES_LONG]));
+    table.step("mutants", || {
+        with_mutants(&simulated, None)
+            .map(|program| {
+                let mut job = mutants_job(program);
+                step::run(&mut job.command, job.counting)
+            })
+            .fold(Count::default(), Count::plus)
+    });
+    table.step("proofs", proofs::run);
+    table.step("fuzzers", || fuzz::run(&["--seconds", FUZZ_SECONDS]));
+}
+
+fn build(table: &mut Table, name: &str, set: Set) -> Vec<Program> {
+    let mut programs = Vec::new();
+    table.step(name, || {
+        let (count, built) = programs::build(set);
+        programs = built;
+        count
+    });
+    programs
+}
+
+fn clippy() -> Command {
+    let mut command = cargo();
+    command.args(["clippy", "--workspace", "--all-targets", "--all-features"]);
+    command.args(["--", "-D", "warnings"]);
+    command
+}
+
+/// Unit and integration tests, but those end to end.
+fn test_jobs(programs: &[Program], tier: Tier) -> Vec<Job> {
+    let mut programs: Vec<&Program> = programs
+        .iter()
+        .filter(|program| program.kind != Kind::Program && !is_end_to_end(program))
+        .collect();
+    // Integration tests are the longer ones.
+    programs.sort_by_key(|program| program.kind == Kind::Units);
+    let job = |program: &&Program| {
+        let mut command = program.command();
+        if tier == Tier::Long {
+            command.args(["--include-ignored", "--skip", MUTANTS]);
+        }
+        let kind = match program.kind {
+            Kind::Units => "units",
+            Kind::Integration | Kind::Program => "tests",
+        };
+        let counting = match program.kind {
+            Kind::Units => Counting::Units,
+            Kind::Integration | Kind::Program => Counting::CargoTest,
+        };
+        Job::new(format!("{} {kind}", program.of()), command, counting)
+    };
+    programs.iter().map(job).collect()
+}
+
+fn is_end_to_end(program: &Program) -> bool {
+    program.of() == "e2e" && program.kind == Kind::Integration
+}
+
+/// Real processes.
+fn end_to_end_jobs(programs: &[Program], tier: Tier) -> Vec<Job> {
+    let tests = programs.iter().filter(|program| is_end_to_end(program));
+    let job = |program: &Program| {
+        let mut command = program.command();
+        command.args(["--test-threads", END_TO_END_AT_ONCE]);
+        if tier == Tier::Long {
+            command.arg("--include-ignored");
+            command.env("WHIMBREL_E2E_COMMANDS", COMMANDS_LONG);
+        }
+        set_server(&mut command, programs);
+        Job::new("end to end", command, Counting::CargoTest)
+    };
+    tests.map(job).collect()
+}
+
+/// Says to tests which server they are to start.
+fn set_server(command: &mut Command, programs: &[Program]) {
+    let is_server =
+        |program: &&Program| program.kind == Kind::Program && program.name == "whimbrel";
+    if let Some(server) = programs.iter().find(is_server) {
+        command.env("WHIMBREL_BIN", &server.path);
+    }
+}
 
 /// Breaks each rule on purpose and sees it caught. A crate's name may come first; then names of rules.
 pub(crate) fn mutants(arguments: &[&str]) -> Count {
-    let (crates, rules) = match arguments.split_first() {
-        Some((first, rules)) if BREAKABLE.contains(first) => (&arguments[..1], rules),
-        // Rules without a crate are those of the mailbox.
-        Some(_) => (&BREAKABLE[..1], arguments),
-        None => (BREAKABLE, arguments),
-    };
-    let mut sum = Count::default();
-    for package in crates {
-        let mut command: Command = cargo();
-        command
-            .args(["run", "--release", "--package", package])
-            .args(["--features", "mutants", "--example", "mutants", "--"])
-            .args(rules);
-        sum = sum.plus(step::run(&mut command, Counting::Mutants));
-    }
-    sum
+    let first = arguments
+        .first()
+        .and_then(|first| first.strip_prefix("whimbrel-"));
+    let only = first.filter(|first| BREAKABLE.contains(first));
+    let rules = &arguments[usize::from(only.is_some())..];
+    let (built, programs) = programs::build(Set::Simulated);
+    with_mutants(&programs, only)
+        .map(|program| {
+            let mut job = mutants_job(program);
+            job.command.env("WHIMBREL_MUTANTS", rules.join(" "));
+            step::run(&mut job.command, job.counting)
+        })
+        .fold(built, Count::plus)
 }
 
-/// Runs the simulator.
-pub(crate) fn sim(arguments: &[&str]) -> Count {
-    let mut command: Command = cargo();
-    command
-        // The build of the mutants, none of which is chosen here: another one takes minutes.
-        .args(["run", "--release", "--package", "whimbrel-sim"])
-        .args(["--features", "mutants", "--"])
-        .args(arguments);
+/// The programs in which rules can be broken, of all crates or of this one.
+fn with_mutants<'p>(
+    programs: &'p [Program],
+    only: Option<&'p str>,
+) -> impl Iterator<Item = &'p Program> {
+    programs.iter().filter(move |program| {
+        program.kind == Kind::Integration
+            && BREAKABLE.contains(&program.of())
+            && only.is_none_or(|only| only == program.of())
+    })
+}
+
+fn mutants_job(program: &Program) -> Job {
+    let mut command = program.command();
+    command.args([MUTANTS, "--exact", "--ignored", "--nocapture"]);
+    Job::new(
+        format!("{} mutants", program.of()),
+        command,
+        Counting::Mutants,
+    )
+}
+
+/// The share of the mutants that this commit breaks.
+fn share() -> u64 {
+    let head = Command::new("git")
+        .args(["rev-parse", "HEAD"])
+        .current_dir(cargo_toml::root())
+        .stderr(Stdio::null())
+        .output();
+    let text = head.map(|head| String::from_utf8_lossy(&head.stdout).into_owned());
+    // A tree without git breaks the first.
+    let start = text.unwrap_or_default().chars().take(8).collect::<String>();
+    u64::from_str_radix(&start, 16).unwrap_or(0) % MUTANT_SHARES
+}
+
+fn sim_job(programs: &[Program], name: &str, arguments: &[&str]) -> Option<Job> {
+    let simulator = programs
+        .iter()
+        .find(|program| program.kind == Kind::Program && program.name == "whimbrel-sim")?;
+    let mut command = simulator.command();
+    command.args(arguments);
     // A single seed is replayed and told; only many are counted.
     let counts = ["--seeds", "--node-seeds"];
     let counting = if arguments.iter().any(|argument| counts.contains(argument)) {
@@ -147,5 +357,14 @@ pub(crate) fn sim(arguments: &[&str]) -> Count {
     } else {
         Counting::Status
     };
-    step::run(&mut command, counting)
+    Some(Job::new(name, command, counting))
+}
+
+/// Runs the simulator.
+pub(crate) fn sim(arguments: &[&str]) -> Count {
+    let (built, programs) = programs::build(Set::Simulator);
+    match sim_job(&programs, "sim", arguments) {
+        Some(mut job) => step::run(&mut job.command, job.counting),
+        None => built.plus(Count::FAILED),
+    }
 }

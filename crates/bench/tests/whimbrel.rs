@@ -1,7 +1,5 @@
 //! The loads on a real Whimbrel, small: that they run, that every answer is checked, and that memory stays within its bound.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{
     path::{Path, PathBuf},
     process::Command,

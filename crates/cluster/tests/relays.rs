@@ -1,7 +1,5 @@
 //! Sessions that one member brings to another.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{sync::Arc, time::Duration};
 
 use tokio::{

@@ -1,7 +1,5 @@
 //! Nodes on sockets of loopback: joining, linking, strangers, doubles, restarts.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{
     collections::BTreeSet,
     io,

@@ -1,46 +1,45 @@
-//! Breaks rules on purpose, one after the other, and tells which are noticed. Part of each crate's example `mutants`; it is no part of the library,
-//! which is pure.
+//! Breaks rules on purpose, one after the other, and tells which are noticed. Part of each crate's tests `mutants`, and of oracle and explorer; it is no part of
+//! the library, which is pure.
 //!
-//! Which rule is broken is of a whole process: so each is broken in one of its own, as many at a time as there are cores.
+//! Each rule is broken in a process of its own, as many at a time as there are cores. [`NAMES`] and [`SHARE`] choose among the rules.
 
 use std::{
-    process::{Command, ExitCode, Stdio},
+    process::{Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
 
 use whimbrel_crdt::mutants::break_rule;
 
-/// Set for a process that breaks the one rule that its command line names.
+/// Set for a process that breaks this one rule.
 const ONE: &str = "WHIMBREL_ONE_MUTANT";
 
-/// Tries each rule, or those that the command line names. `object` is given how many seeds to try (`WHIMBREL_SEEDS`, or `seeds`), and says what
-/// has objected.
-pub(crate) fn run(
-    rules: &[&'static str],
-    seeds: u64,
-    object: fn(u64) -> Option<String>,
-) -> ExitCode {
-    let chosen: Vec<String> = std::env::args().skip(1).collect();
+/// Rules, with spaces between them; all when it is not set.
+const NAMES: &str = "WHIMBREL_MUTANTS";
+
+/// `K/N`: of N shares of the rules the one with number K, from 0.
+const SHARE: &str = "WHIMBREL_MUTANTS_SHARE";
+
+/// Tries the rules that are chosen. `object` is given how many seeds to try (`WHIMBREL_SEEDS`, or `seeds`), and says what has objected.
+/// True when each rule was noticed.
+pub(crate) fn run(rules: &[&'static str], seeds: u64, object: fn(u64) -> Option<String>) -> bool {
     let wanted = std::env::var("WHIMBREL_SEEDS").ok();
     let seeds = wanted.and_then(|text| text.parse().ok()).unwrap_or(seeds);
     // A panic is an objection like any other.
     std::panic::set_hook(Box::new(|_| {}));
-    let rules: Vec<&'static str> = rules
-        .iter()
-        .copied()
-        .filter(|name| chosen.is_empty() || chosen.iter().any(|c| c == name))
-        .collect();
-    if std::env::var_os(ONE).is_some() {
-        for name in rules {
+    if let Ok(one) = std::env::var(ONE) {
+        for name in rules.iter().filter(|name| **name == one) {
             break_rule(Some(name));
+            // A test runner may have begun the line.
             match object(seeds) {
-                Some(by) => println!("mutant {name}: caught {by}"),
-                None => println!("mutant {name}: SURVIVED"),
+                Some(by) => println!("\nmutant {name}: caught {by}"),
+                None => println!("\nmutant {name}: SURVIVED"),
             }
         }
-        return ExitCode::SUCCESS;
+        return true;
     }
+    println!();
+    let rules = chosen(rules);
     let (next, caught) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         while let Some(name) = rules.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -65,19 +64,38 @@ pub(crate) fn run(
         survived += 1;
     }
     println!("mutants: {caught} caught, {survived} survived");
-    if survived == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    survived == 0
+}
+
+fn chosen(rules: &[&'static str]) -> Vec<&'static str> {
+    let names = std::env::var(NAMES).unwrap_or_default();
+    let names: Vec<&str> = names.split_whitespace().collect();
+    let share = std::env::var(SHARE).ok();
+    let share = share.and_then(|text| {
+        let (number, of) = text.split_once('/')?;
+        Some((number.parse::<usize>().ok()?, of.parse::<usize>().ok()?))
+    });
+    let (number, of) = share.unwrap_or((0, 1));
+    rules
+        .iter()
+        .copied()
+        .filter(|name| names.is_empty() || names.contains(name))
+        .enumerate()
+        .filter(|(at, _)| at % of.max(1) == number)
+        .map(|(_, name)| name)
+        .collect()
 }
 
 /// Breaks a rule in a process of its own, and gives the line that says what came of it.
 fn alone(name: &str) -> String {
     let output = std::env::current_exe().and_then(|program| {
         let mut command = Command::new(program);
-        let command = command.arg(name).env(ONE, "1").stdin(Stdio::null());
-        command.stderr(Stdio::inherit()).output()
+        // A test runner is told once more which test it is to run.
+        command.args(std::env::args_os().skip(1)).env(ONE, name);
+        command
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
     });
     let failed = |cause: &str| format!("mutant {name}: SURVIVED ({cause})");
     match output {

@@ -1,7 +1,5 @@
 //! The envelope's encoding: old bytes keep their meaning, garbage is refused.
 
-#![allow(missing_docs)]
-
 use proptest::prelude::*;
 use whimbrel_crdt::{
     Batch, BatchError, Hash, Incarnation, PartitionId, Section, Stamp, VersionVector,

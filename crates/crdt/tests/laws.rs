@@ -1,7 +1,5 @@
 //! The laws of the replicated types, on random causal histories of three replicas.
 
-#![allow(missing_docs)]
-
 use proptest::prelude::*;
 use whimbrel_crdt::{
     Context, DisableWins, Dot, DotSet, EnableWins, Hlc, Incarnation, Lww, OrMap, Stamp,

@@ -1,8 +1,6 @@
 //! One address on two nodes at once, and one after the other.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod node;
+use crate::node;
 
 use node::{Node, named};
 use whimbrel_directory::{Op, Refusal, Resolution};

@@ -1,7 +1,5 @@
 //! The encodings of operations and rows: old bytes keep their meaning, garbage is refused and never panics.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use proptest::prelude::*;
 use whimbrel_crdt::{Context, Dot, Incarnation, Stamp, VersionVector};
 use whimbrel_directory::{

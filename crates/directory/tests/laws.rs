@@ -1,8 +1,6 @@
 //! Laws of the directory on random histories of two to four replicas.
 
-#![allow(missing_docs)]
-
-mod world;
+use crate::world;
 
 use proptest::prelude::*;
 use world::{laws, steps};

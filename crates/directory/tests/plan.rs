@@ -1,8 +1,6 @@
 //! What administrators ask for: planned, or refused with each of the reasons.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod node;
+use crate::node;
 
 use node::{Node, named};
 use whimbrel_directory::{AddressError, Refusal, Resolution, resolve::ALIAS_TARGETS_MAX};

@@ -1,7 +1,5 @@
 //! Who receives for an address: a table. The directory is what a line of words says, made without asking whether it is wise.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use whimbrel_crdt::{Context, Dot, Incarnation, Stamp, VersionVector};
 use whimbrel_directory::{Address, Directory, Op, Resolution, resolve::ALIAS_TARGETS_MAX};
 

@@ -1,7 +1,5 @@
 //! The administrator's side while the server serves: commands through the socket, new certificates, metrics, the demo, an orderly end.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::{
     io::{BufRead, BufReader},
     process::{Command, Stdio},

@@ -1,8 +1,6 @@
 //! A mailbox that is deleted, or renamed away, while a session has it selected, and another one of the same name in its place: the session
 //! sees nothing of that one, removes nothing there, and ends.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use whimbrel_e2e::{
     imap::{Imap, Response, Status},
     message,

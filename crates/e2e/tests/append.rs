@@ -1,8 +1,6 @@
 //! The family of APPEND against the real process: MULTIAPPEND (RFC 3502), CATENATE (4469), BINARY (3516), UTF8 (6855), REPLACE (8508) and
 //! APPENDLIMIT (7889). After each OK the process is killed: what was acknowledged is there, octet for octet.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use whimbrel_e2e::{
     imap::{Imap, Reply, Status},
     message,

@@ -1,7 +1,5 @@
 //! `whimbrel check`: finds one changed byte and one cut in each kind of file of the data directory, says where, and changes nothing.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

@@ -1,7 +1,5 @@
 //! `whimbrel demo --regions`: what it shows is so, its ports are the users', and it goes without a trace.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::{
     collections::BTreeMap,
     fs,

@@ -1,7 +1,5 @@
 //! The figures of a running server: those of `docs/metrics.md` and no others, right, bounded, and of nobody.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,

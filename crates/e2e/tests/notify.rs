@@ -1,8 +1,6 @@
 //! What a service manager hears (sd_notify(3)): that clients are served, that certificates are read again, that the server lives, that
 //! it stops.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::os::{
     linux::net::SocketAddrExt as _,
     unix::net::{SocketAddr, UnixDatagram},

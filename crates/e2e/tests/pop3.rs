@@ -1,7 +1,5 @@
 //! POP3 against the real process: pipelines, sessions beside each other and beside IMAP, what QUIT means when the process is killed.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use whimbrel_e2e::{
     message,
     pop3::Pop3,

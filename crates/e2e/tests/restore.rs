@@ -3,8 +3,6 @@
 //! A strict client ([`Witness`]) looks before the copy is made, after more has been done, and after the copy was put back and still more was
 //! done: no UID may denote two messages, and what is new may not lie below a UIDNEXT that it was told, also in the time that is lost.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -1,7 +1,5 @@
 //! A session that has logged somebody in for another one, or has come to MAIL, which goes on where it stopped.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::{net::IpAddr, sync::Arc};
 
 use whimbrel_frontend::{

@@ -1,8 +1,6 @@
 //! The client against the decoder and the encoder: what one writes the other reads as the same; what is malformed is refused.
 //!
 //! size: a table of commands and responses, there and back, over one set of generators.
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use proptest::prelude::*;
 use whimbrel_imap::client::{Append, BadName, Client, FetchData, NonSynchronising, Response};
 use whimbrel_imap::command::{

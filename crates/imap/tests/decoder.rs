@@ -1,6 +1,4 @@
 //! The decoder as a session sees it: literals, continuations, refusals, limits, any split.
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use proptest::prelude::*;
 use whimbrel_imap::fuzz::{
     Owned, Session, events, fuzz_decoder, fuzz_words, held_bytes_max, small_limits,

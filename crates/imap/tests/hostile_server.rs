@@ -1,7 +1,5 @@
 //! What a client takes of a server, and no more: each limit, and the number at which an answer is refused.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use whimbrel_imap::client::{Client, FetchData, Limits, ReplyCode, Response};
 use whimbrel_imap::encode::Kind;
 

@@ -1,7 +1,5 @@
 //! What is written of an encoded summary as it is read, against what is written of the decoded one; of a damaged one nothing is.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod reference;
+use crate::reference;
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

@@ -2,8 +2,6 @@
 //!
 //! Lines begin with `C: ` or `S: `; a line that begins with four spaces goes on with the literal of the same side. Sizes are of
 //! the lines as they stand here, CRLF included; `<SP>` is a space at the end of a line.
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use whimbrel_imap::client::{Client, Response};
 use whimbrel_imap::core::Tag;
 use whimbrel_imap::{CommandBody, Decoder, Event, Limits};

@@ -1,7 +1,5 @@
 //! Messages whose bodies come later than the operations that name them.
 
-#![allow(missing_docs)]
-
 use std::collections::BTreeMap;
 
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};

@@ -1,6 +1,6 @@
 //! The conflict table and the rules of the UIDs, one named test each.
 
-mod world;
+use crate::world;
 
 macro_rules! scenarios {
     ($($name:ident)*) => {

@@ -1,7 +1,5 @@
 //! The encodings of operations and rows: old bytes keep their meaning, garbage is refused. And what a message costs.
 
-#![allow(missing_docs)]
-
 use proptest::prelude::*;
 use whimbrel_crdt::{Dot, Incarnation, Stamp, VersionVector};
 use whimbrel_mailbox::*;

@@ -1,7 +1,5 @@
 //! Messages from elsewhere: each is added once, whatever became of it.
 
-#![allow(missing_docs)]
-
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_mailbox::*;
 

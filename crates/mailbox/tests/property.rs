@@ -2,7 +2,7 @@
 //!
 //! `WHIMBREL_SEEDS` and `WHIMBREL_FIRST_SEED` choose how many and which; a failing seed is printed and shrunk.
 
-mod world;
+use crate::world;
 
 use world::{Stats, generate, shrink, try_run};
 

@@ -1,7 +1,5 @@
 //! An older copy of the disk put back: what an account does when it is loaded under another incarnation.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_mailbox::{
     AccountId, At, BlobName, Date, EntryId, Flags, MailboxName, NewMessage, Op, Peers, Renewal,

@@ -2,8 +2,6 @@
 //!
 //! A world of events in virtual time: operations and counters arrive after the delay of their link, in order; a reader looks all the time at each node.
 
-#![allow(missing_docs)]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};

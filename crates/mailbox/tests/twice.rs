@@ -1,7 +1,5 @@
 //! UIDs that are given twice: two nodes have one slot, against the rules.
 
-#![allow(missing_docs)]
-
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_mailbox::*;
 

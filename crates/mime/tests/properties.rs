@@ -1,7 +1,5 @@
 //! Laws of the parser on random messages, against a naive reference.
-#![allow(clippy::unwrap_used)]
-
-mod reference;
+use crate::reference;
 
 use proptest::prelude::*;
 use reference::{LINES, RefPart};

@@ -1,6 +1,4 @@
 //! Search against a naive one: each text is decoded whole, then looked through.
-#![allow(clippy::unwrap_used)]
-
 use base64::Engine as _;
 use proptest::prelude::*;
 use whimbrel_mime::search::{Needle, Scope, TextSearcher};

@@ -1,7 +1,5 @@
 //! Bodies between nodes: all come, in bounded memory, whoever lies or goes away.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 
 use bytes::Bytes;

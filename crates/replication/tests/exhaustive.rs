@@ -1,8 +1,6 @@
 //! All orders of events of a few nodes with a few batches.
 
-#![allow(missing_docs)]
-
-mod world;
+use crate::world;
 
 /// Of none of them are there so many states.
 const STATES_MAX: u64 = 1_000_000;

@@ -1,8 +1,6 @@
 //! Random histories on a simulated network and disk.
 
-#![allow(missing_docs)]
-
-mod world;
+use crate::world;
 
 #[test]
 fn seeds() {

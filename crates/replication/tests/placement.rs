@@ -1,7 +1,5 @@
 //! Who serves which partition: alike everywhere, spread evenly, and moved only where a node comes or goes.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;

@@ -1,7 +1,5 @@
 //! The wire format: old bytes keep their meaning, what is not known is skipped, garbage is refused within bounds.
 
-#![allow(missing_docs)]
-
 use bytes::Bytes;
 use proptest::prelude::*;
 use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};

@@ -1,7 +1,5 @@
 //! `check` on stores whose files are whole and whose rows are not: each defect is told with its key.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use bytes::Bytes;

@@ -1,7 +1,5 @@
 //! A body that one node of a cluster has lost, without anything that says so: who wants to read it has it fetched from the other node.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{
     fs,
     net::{SocketAddr, TcpListener},

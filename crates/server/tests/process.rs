@@ -1,7 +1,5 @@
 //! The binary as a process: its log, its signals, its exit codes, and what happens at the end of its file descriptors.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},

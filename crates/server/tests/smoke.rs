@@ -1,7 +1,5 @@
 //! The real server in this process, over real sockets: LMTP and SMTP in, IMAP out; stopped and started again.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use whimbrel_imap::{

@@ -1,7 +1,5 @@
 //! Password checks: who is verified, who waits, who is refused unheard, and what the cache answers.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_service::{

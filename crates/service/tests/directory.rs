@@ -1,7 +1,5 @@
 //! The directory's owner by itself: what it tells about UIDVALIDITY, what of other nodes it takes, and what waits for what.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::collections::BTreeMap;
 
 use bytes::Bytes;

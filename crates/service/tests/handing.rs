@@ -1,7 +1,5 @@
 //! Deliveries that the queue has other nodes make: who is asked, how much at once, and what answers come to. How they are made is seen in `sim/tests/cluster/young.rs`.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::wire::{self, BlobHave, Deliver, Delivered};

@@ -1,7 +1,5 @@
 //! The queue's owner by itself: limits, recovery, repetition, failed commits.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::collections::BTreeMap;
 
 use bytes::Bytes;

@@ -1,7 +1,5 @@
 //! What `verify` finds in the rows and logs of a member's queue.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;

@@ -1,7 +1,5 @@
 //! UIDs are claimed again only where the network was not whole (DESIGN, 4, rule 5).
 
-#![allow(clippy::unwrap_used)]
-
 use whimbrel_sim::cluster::claims::{Outcome, Setting, run, table};
 
 const PAGE: &str = include_str!("../../../docs/replication.md");

@@ -1,7 +1,5 @@
 //! Nodes linked to each other, step by step: what the random clusters find becomes a scenario here.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeSet;
 
 use whimbrel_crdt::{Incarnation, PartitionId};
@@ -379,13 +377,9 @@ impl Cluster {
     }
 }
 
-#[path = "cluster/leaving.rs"]
 mod leaving;
-#[path = "cluster/queue.rs"]
 mod queued;
-#[path = "cluster/states.rs"]
 mod states;
-#[path = "cluster/young.rs"]
 mod young;
 
 #[test]

@@ -2,8 +2,6 @@
 //!
 //! size: short scenarios over one set of helpers; each was a defect or a rule once.
 
-#![allow(clippy::unwrap_used)]
-
 use whimbrel_crdt::Incarnation;
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},

@@ -1,7 +1,5 @@
 //! mbox: what is written is read, and a cut changes nothing.
 
-#![allow(clippy::unwrap_used)]
-
 use proptest::prelude::*;
 use whimbrel_transfer::{
     lines::ToCrlf,

@@ -8,7 +8,7 @@ use whimbrel_e2e::{
     server::{ACCOUNTS, Server},
 };
 
-use crate::{ANNE, PASSWORD, program};
+use super::{ANNE, PASSWORD, program};
 
 fn curl(server: &Server, arguments: &[&str]) -> Done {
     let mut command = program(server, "curl");

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _};
 
 use whimbrel_e2e::{message, process::run, server::Server};
 
-use crate::{ANNE, PASSWORD, program};
+use super::{ANNE, PASSWORD, program};
 
 /// Runs it; the names of the messages that it brought. Each must be whole.
 fn fetch(server: &Server, tls: &str, port: u16, keep: &str) -> BTreeSet<String> {
@@ -52,6 +52,7 @@ fn fetch(server: &Server, tls: &str, port: u16, keep: &str) -> BTreeSet<String> 
 }
 
 #[test]
+#[ignore = "long: fetchmail"]
 fn all_then_new_then_away() {
     let server = Server::start_plain();
     let names = |range: std::ops::Range<u32>| range.map(|n| format!("f-{n}")).collect::<Vec<_>>();

@@ -5,7 +5,7 @@ use whimbrel_e2e::{
     server::Server,
 };
 
-use crate::{ANNE, PASSWORD, program};
+use super::{ANNE, PASSWORD, program};
 
 fn gsasl(server: &Server, protocol: &str, mechanism: &str, password: &str, more: &[&str]) -> Done {
     let port = match protocol {
@@ -27,6 +27,7 @@ fn gsasl(server: &Server, protocol: &str, mechanism: &str, password: &str, more:
 }
 
 #[test]
+#[ignore = "long: gsasl"]
 fn scram() {
     let server = Server::start_plain();
     for protocol in ["--imap", "--smtp"] {

@@ -2,7 +2,7 @@
 
 use whimbrel_e2e::{process::run, server::Server};
 
-use crate::{ANNE, PASSWORD, program, script};
+use super::{ANNE, PASSWORD, program, script};
 
 fn session(mode: &str) {
     let server = Server::start_plain();
@@ -37,11 +37,13 @@ fn session(mode: &str) {
 }
 
 #[test]
+#[ignore = "long: python3"]
 fn by_tls() {
     session("tls");
 }
 
 #[test]
+#[ignore = "long: python3"]
 fn by_starttls() {
     session("starttls");
 }

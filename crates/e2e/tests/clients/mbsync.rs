@@ -13,7 +13,7 @@ use whimbrel_e2e::{
     server::Server,
 };
 
-use crate::{ANNE, PASSWORD, maildir_flags, program};
+use super::{ANNE, PASSWORD, maildir_flags, program};
 
 const AT_SERVER: usize = 700;
 const HERE: usize = 300;

@@ -8,7 +8,7 @@ use whimbrel_e2e::{
     server::Server,
 };
 
-use crate::{ANNE, PASSWORD, program};
+use super::{ANNE, PASSWORD, program};
 
 /// A terminal with a program in it; gone with its value.
 struct Terminal<'a> {

@@ -8,7 +8,7 @@ use std::{
 
 use whimbrel_e2e::{message, process::run, server::Server};
 
-use crate::{ANNE, PASSWORD, maildir_flags, program};
+use super::{ANNE, PASSWORD, maildir_flags, program};
 
 /// Name of a message to its flags, as maildirs write them.
 type Side = BTreeMap<String, String>;
@@ -82,6 +82,7 @@ fn far(server: &Server) -> Side {
 }
 
 #[test]
+#[ignore = "long: offlineimap"]
 fn both_ways() {
     let server = Server::start_plain();
     let inbox = server.path("mail/INBOX");

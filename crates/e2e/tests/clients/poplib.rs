@@ -6,7 +6,7 @@ use whimbrel_e2e::{
     server::{ACCOUNTS, Server},
 };
 
-use crate::{ANNE, PASSWORD, program, script};
+use super::{ANNE, PASSWORD, program, script};
 
 fn session(mode: &str) {
     let server = Server::start_plain();
@@ -45,11 +45,13 @@ fn session(mode: &str) {
 }
 
 #[test]
+#[ignore = "long: python3"]
 fn by_tls() {
     session("tls");
 }
 
 #[test]
+#[ignore = "long: python3"]
 fn by_stls() {
     session("stls");
 }

@@ -8,7 +8,7 @@ use whimbrel_e2e::{
     server::{ACCOUNTS, Server},
 };
 
-use crate::{ANNE, PASSWORD, program, script};
+use super::{ANNE, PASSWORD, program, script};
 
 const BOB: &str = ACCOUNTS[1].0;
 
@@ -226,11 +226,13 @@ fn smtplib(mode: &str) {
 }
 
 #[test]
+#[ignore = "long: python3"]
 fn smtplib_by_tls() {
     smtplib("tls");
 }
 
 #[test]
+#[ignore = "long: python3"]
 fn smtplib_by_starttls() {
     smtplib("starttls");
 }

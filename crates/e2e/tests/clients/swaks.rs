@@ -8,7 +8,7 @@ use whimbrel_e2e::{
     server::{ACCOUNTS, Server},
 };
 
-use crate::{ANNE, program};
+use super::{ANNE, program};
 
 const BOB: &str = ACCOUNTS[1].0;
 

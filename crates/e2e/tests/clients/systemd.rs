@@ -18,6 +18,7 @@ fn dist(name: &str) -> PathBuf {
 }
 
 #[test]
+#[ignore = "long: systemd"]
 fn the_unit_is_sound_and_hardened() {
     let directory = tempfile::tempdir().unwrap();
     let unit = directory.path().join("whimbrel.service");
@@ -47,6 +48,7 @@ fn the_unit_is_sound_and_hardened() {
 }
 
 #[test]
+#[ignore = "long: systemd"]
 fn users_and_files() {
     // Dry runs: what they would do is said, and nothing done.
     let mut command = Command::new("systemd-sysusers");

@@ -31,6 +31,7 @@ impl Node {
 }
 
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn accounts_are_the_same_at_every_node() {
     let (mut a, mut b) = two();
     // A node that is new has to have all accounts before it makes one.

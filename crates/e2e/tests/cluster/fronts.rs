@@ -45,6 +45,7 @@ fn codes(replies: &[MailReply]) -> Vec<u16> {
 }
 
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn a_drained_node_brings_mail_to_another() {
     let mut scene = region(&[("a", "worker"), ("b", "worker")], 0, &[]);
     let mut early = Mail::smtp(scene.nodes[1].server.ports.smtp).unwrap();
@@ -146,6 +147,7 @@ fn a_drained_node_brings_mail_to_another() {
 /// The node that takes the mail is killed in the middle of a message: that is refused for now, and taken by the next from the same front door. What was
 /// accepted is there when the node that accepted it is gone for ever.
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn who_takes_the_mail_is_killed() {
     let of = [("a", "worker"), ("b", "worker"), ("s", "storage")];
     let mut scene = region(&of, 0, &[("queue", "other_nodes = 1")]);
@@ -194,8 +196,8 @@ fn who_takes_the_mail_is_killed() {
 }
 
 /// swaks, at a front door that takes nothing by itself: SMTP with STARTTLS and PIPELINING, LMTP, submission with a login.
-#[cfg(feature = "clients")]
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn swaks_uses_a_front_door() {
     let mut scene = region(&[("a", "worker"), ("s", "storage")], 0, &[]);
     let server = &scene.nodes[1].server;

@@ -72,6 +72,7 @@ impl Guide {
 }
 
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn the_guide_is_followed_word_by_word() {
     let mut guide = Guide::open();
     let node = |name: &str, first: bool| {

@@ -29,6 +29,7 @@ impl Scene {
 }
 
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn two_of_three_nodes_hold_each_account() {
     let workers = [("a", "worker"), ("b", "worker"), ("c", "worker")];
     let mut scene = region(&workers, 0, TWO);
@@ -90,6 +91,7 @@ fn two_of_three_nodes_hold_each_account() {
 
 /// When all are to hold all again, whoever had left a partition serves it as soon as all of it is there, and behind a start, too.
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn all_hold_all_again() {
     let workers = [("a", "worker"), ("b", "worker"), ("c", "worker")];
     let mut scene = region(&workers, 0, TWO);
@@ -141,6 +143,7 @@ fn all_hold_all_again() {
 
 /// Sessions that have logged in and watch no mailbox: who cannot go on where it is hears it.
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn sessions_end_where_their_partition_is_left() {
     let workers = [("a", "worker"), ("b", "worker")];
     let mut scene = region(&workers, 0, TWO);

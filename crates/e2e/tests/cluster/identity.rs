@@ -122,6 +122,7 @@ impl Members {
 }
 
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn a_copy_of_a_member_is_refused_while_the_member_lives() {
     let mut members = Members::and("c");
     // All of its directory: it is seen to be a copy, and comes for a slot of its own, under the name of one that is there.
@@ -143,6 +144,7 @@ fn a_copy_of_a_member_is_refused_while_the_member_lives() {
 
 /// Copied below the file system, as a machine with its disk: nothing in the directory tells the two apart.
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn a_machine_that_was_copied_does_not_start_while_the_other_lives() {
     let mut members = Members::and("c");
     members.scene.nodes[2].server.kill();
@@ -171,6 +173,7 @@ fn a_machine_that_was_copied_does_not_start_while_the_other_lives() {
 }
 
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn the_certificate_of_a_member_is_none_for_another_name() {
     let members = Members::and("d");
     members.takes("cluster");
@@ -203,6 +206,7 @@ fn told(by: &Node, authority: &Path, certificate: &Path, protocol: &str) -> Opti
 }
 
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn a_certificate_of_another_authority_is_refused() {
     let members = Members::and("c");
     // It has a cluster of its own, in which it bears the name of a member.

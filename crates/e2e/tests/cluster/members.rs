@@ -70,6 +70,7 @@ fn wait_stable(scene: &Scene, of: &[usize]) {
 }
 
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn a_dead_node_is_replaced() {
     let ports: Vec<u16> = (0..4).map(|_| free_port()).collect();
     let mut a = Node::new("a", ports[0], ports[0], &[], true);
@@ -173,6 +174,7 @@ fn a_dead_node_is_replaced() {
 }
 
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn a_node_that_is_cut_off_is_removed_and_comes_back() {
     let (mut scene, proxies) = two_behind_proxies();
     scene.deliver(1, "before");
@@ -215,6 +217,7 @@ fn a_node_that_is_cut_off_is_removed_and_comes_back() {
 
 /// Its machine stood still while it was removed, and another one has its name when it goes on: it hears of it all the same, and stops. Else its clients went on writing what nobody takes.
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn a_node_that_was_replaced_while_it_stood_still_hears_of_it() {
     let (mut scene, _proxies) = two_behind_proxies();
     scene.deliver(1, "before");

@@ -8,7 +8,7 @@ use whimbrel_e2e::{
     process::wait_for,
 };
 
-use crate::{Scene, proxy::Proxy, two_behind_proxies};
+use super::{Scene, proxy::Proxy, two_behind_proxies};
 
 /// This is new, and nothing else is loaded.
 fn only(name: &str) -> News {

@@ -1,6 +1,5 @@
 //! Sessions that come to one node and are served by another: of a node that is drained, and where the accounts of a region are shared out.
 
-#[cfg(feature = "clients")]
 use whimbrel_e2e::process::run;
 use whimbrel_e2e::{pop3::Pop3, process::signal, wire::Trouble};
 
@@ -75,6 +74,7 @@ impl Node {
 }
 
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn a_drained_node_brings_sessions_to_another() {
     let mut scene = region(&[("a", "worker"), ("b", "worker")], 0, &[]);
     let large = message::bytes("large", 3_000_000);
@@ -195,6 +195,7 @@ fn a_drained_node_brings_sessions_to_another() {
 
 /// The sessions of an account meet at one node; when that is killed, they go on at the next, from the same front door, with the same UIDs.
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn the_sessions_of_an_account_meet_and_go_on_at_the_next_node() {
     let of = [("a", "worker"), ("b", "worker"), ("s", "storage")];
     let mut scene = region(&of, 1, &[]);
@@ -269,6 +270,7 @@ fn the_sessions_of_an_account_meet_and_go_on_at_the_next_node() {
 
 /// POP3 and submission, too, when the node that serves is killed, and when it stands still: its system takes streams then, and nobody answers.
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn pop3_and_submission_go_on_at_the_next_node() {
     let of = [("a", "worker"), ("b", "worker"), ("s", "storage")];
     let mut scene = region(&of, 1, &[]);
@@ -338,6 +340,7 @@ fn pop3_and_submission_go_on_at_the_next_node() {
 
 /// As long as one of its own region is left, a node brings no session to another region: of no account, whatever the protocol.
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn another_region_serves_when_none_of_the_own_is_left() {
     let of = [
         ("a", "worker", "land"),
@@ -417,6 +420,7 @@ fn another_region_serves_when_none_of_the_own_is_left() {
 
 /// As many as this are served elsewhere, or for others; who comes beyond that is told, and let in when another has gone.
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn sessions_that_are_brought_are_counted() {
     for (bound, what) in [
         ("relays_max = 1", "Too many sessions are served elsewhere"),
@@ -454,8 +458,8 @@ fn sessions_that_are_brought_are_counted() {
 }
 
 /// Python's imaplib and poplib, and curl, at a front door that serves nobody by itself.
-#[cfg(feature = "clients")]
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn real_clients_use_a_front_door() {
     let mut scene = region(&[("a", "worker"), ("s", "storage")], 0, &[]);
     scene.deliver(0, "first");

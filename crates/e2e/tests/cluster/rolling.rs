@@ -98,6 +98,7 @@ impl Mesh {
 }
 
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn nodes_are_restarted_one_by_one_from_version_to_version() {
     let older = older();
     say(&older);

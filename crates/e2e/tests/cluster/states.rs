@@ -71,6 +71,7 @@ impl Scene {
 
 /// A node works alone until its log is cut. Who joins then cannot be given that log.
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn who_joins_is_given_what_no_log_has() {
     let ports = [free_port(), free_port()];
     let mut a = Node::new("a", ports[0], ports[0], &[], true);
@@ -106,6 +107,7 @@ fn who_joins_is_given_what_no_log_has() {
 /// Two nodes are cut apart, and both go on. One writes more than its logs may have: it keeps them no longer for the other one, whose own changes are joined with
 /// what it is given then.
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn who_was_away_for_long_is_given_what_the_logs_lost() {
     let less = [("cluster", "kept_bytes = \"1MiB\"")];
     let mut mesh = mesh::Mesh::with(2, binary(), &less);

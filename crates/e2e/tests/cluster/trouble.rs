@@ -3,8 +3,8 @@
 //!
 //! Clients are judged as in the other tests: each look at a node is a strict client's, who keeps what he was told ([`Witness`]).
 
+use super::proxy::Side;
 use super::{alike::converge, mesh::Mesh, *};
-use crate::proxy::Side;
 
 impl Mesh {
     /// A node whose clock is wrong takes no writes, by whatever protocol, says why, and can be read.

@@ -19,6 +19,7 @@ impl Node {
 
 /// The one that is there brings sessions to workers; the worker that comes is new.
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn a_new_node_brings_sessions_to_who_has_all() {
     let ports = [free_port(), free_port()];
     let to_b = Proxy::start(ports[1]);
@@ -103,6 +104,7 @@ fn a_new_node_brings_sessions_to_who_has_all() {
 
 /// Of a member's data directory `store/` is lost, and `cluster/` is not: it goes on under another incarnation, and knows less than its clients.
 #[test]
+#[ignore = "long: clusters beyond the promises"]
 fn a_member_without_its_store_is_new() {
     let ports = [free_port(), free_port()];
     // Either may dial the stream that stays.

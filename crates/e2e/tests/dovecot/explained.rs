@@ -1,6 +1,6 @@
 //! Where we and Dovecot say different things, and why ours is right.
 //!
-//! Values are as [`crate::view`] shows them. Many are broken mail, where no RFC says what is right: there the reason says what speaks for ours.
+//! Values are as [`super::view`] shows them. Many are broken mail, where no RFC says what is right: there the reason says what speaks for ours.
 
 /// One difference.
 pub(crate) struct Explained {

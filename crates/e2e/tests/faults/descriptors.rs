@@ -10,7 +10,7 @@ use whimbrel_e2e::{
     wire::Wire,
 };
 
-use crate::{names, times_opened_again, until_refused, until_taken, writing_works};
+use super::{names, times_opened_again, until_refused, until_taken, writing_works};
 
 const SIZE: usize = 3000;
 
@@ -32,6 +32,7 @@ fn limit(server: &Server, descriptors: usize) {
 
 /// The table is full: not one descriptor can be had. Those who are there read and write; those who come hear their protocol's temporary error.
 #[test]
+#[ignore = "long: faults of the machine"]
 fn without_descriptors() {
     let mut server = Builder::default()
         // What is written here soon becomes files that reading has to open.
@@ -96,6 +97,7 @@ fn without_descriptors() {
 
 /// Reading needs files that are not open: who asks is told to try later, not that his mail is damaged, and is given it afterwards.
 #[test]
+#[ignore = "long: faults of the machine"]
 fn files_that_cannot_be_opened() {
     const LARGE: usize = 1 << 20;
     let mut server = Builder::default()
@@ -139,6 +141,7 @@ fn files_that_cannot_be_opened() {
 
 /// The store has to begin files and cannot: who writes is told to try later, and is served again when there are descriptors.
 #[test]
+#[ignore = "long: faults of the machine"]
 fn files_that_cannot_be_begun() {
     const LARGE: usize = 1 << 20;
     let mut server = Builder::default()
@@ -162,6 +165,7 @@ fn files_that_cannot_be_begun() {
 
 /// With few descriptors to begin with, connections do not get those that the store needs for its files.
 #[test]
+#[ignore = "long: faults of the machine"]
 fn connections_leave_descriptors_to_the_store() {
     let mut server = Builder::default()
         .set("storage", "write_buffer_bytes = \"1MiB\"")

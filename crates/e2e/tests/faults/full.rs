@@ -8,7 +8,7 @@ use whimbrel_e2e::{
     server::{ACCOUNTS, Builder},
 };
 
-use crate::{
+use super::{
     Disk, assert_unavailable, by_mail, does_not_start, names, reading_works, times_opened_again,
     until_refused, until_taken, wait_until_delivered, waits_for_its_disk, writing_is_refused,
     writing_works,
@@ -19,6 +19,7 @@ const SIZE: usize = 3000;
 const RESERVE: u64 = 16 << 20;
 
 #[test]
+#[ignore = "long: faults of the machine"]
 fn below_the_reserve_clients_are_told_to_try_later() {
     let disk = Disk::memory(256);
     let mut server = Builder::default()
@@ -105,6 +106,7 @@ fn below_the_reserve_clients_are_told_to_try_later() {
 }
 
 #[test]
+#[ignore = "long: faults of the machine"]
 fn below_the_reserve_users_can_make_room() {
     let disk = Disk::memory(256);
     let mut server = Builder::default()
@@ -211,6 +213,7 @@ fn without_any_room(disk: &Disk) {
 
 /// What no room would mend is told at once.
 #[test]
+#[ignore = "long: faults of the machine"]
 fn a_start_that_cannot_succeed_does_not_wait() {
     let disk = Disk::memory(256);
     let mut server = Builder::default()
@@ -246,11 +249,13 @@ fn a_start_that_cannot_succeed_does_not_wait() {
 }
 
 #[test]
+#[ignore = "long: faults of the machine"]
 fn without_any_room_in_memory() {
     without_any_room(&Disk::memory(256));
 }
 
 #[test]
+#[ignore = "long: faults of the machine"]
 fn without_any_room_on_a_disk() {
     without_any_room(&Disk::file(256));
 }

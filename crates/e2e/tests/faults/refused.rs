@@ -2,7 +2,7 @@
 
 use whimbrel_e2e::server::{Builder, Server};
 
-use crate::{
+use super::{
     names, preloaded, reading_works, tell, times_opened_again, until_refused, until_taken,
     writing_is_refused, writing_works,
 };
@@ -20,6 +20,7 @@ fn set(server: &Server, errno: i32) {
 }
 
 #[test]
+#[ignore = "long: faults of the machine"]
 fn writes_that_are_refused_for_a_while() {
     const EROFS: i32 = 30;
     const EDQUOT: i32 = 122;
@@ -56,6 +57,7 @@ fn writes_that_are_refused_for_a_while() {
 
 /// Clients that write all the time, on a disk that refuses now and then: what was acknowledged is there, and nothing else.
 #[test]
+#[ignore = "long: faults of the machine"]
 fn writes_that_are_refused_now_and_then() {
     const ENOSPC: i32 = 28;
     let mut server = server();
@@ -113,7 +115,7 @@ fn writes(server: &Server, mark: &str) -> Vec<String> {
                 one.push(name.clone());
                 return Some(());
             }
-            crate::assert_unavailable(&reply, "APPEND");
+            super::assert_unavailable(&reply, "APPEND");
             None
         });
         all.append(&mut one);

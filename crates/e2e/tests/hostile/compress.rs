@@ -3,7 +3,7 @@
 use miniz_oxide::{deflate::compress_to_vec, inflate::decompress_to_vec};
 use whimbrel_e2e::server::Server;
 
-use crate::{Watch, lean, unless_closed};
+use super::{Watch, lean, unless_closed};
 
 /// 3.2 MB, of which `inflate_slack_bytes` and the ratio let about half pass.
 const COMMANDS: usize = 400_000;
@@ -29,6 +29,7 @@ fn noops(answered: &str) -> usize {
 }
 
 #[test]
+#[ignore = "long: hostile clients"]
 fn row_21_a_compression_bomb() {
     let server = lean().start();
     let watch = Watch::start(&server);

@@ -6,7 +6,7 @@ use whimbrel_e2e::{
     server::{ACCOUNTS, Server},
 };
 
-use crate::{Watch, lean, pump, unless_closed};
+use super::{Watch, lean, pump, unless_closed};
 
 /// Beginnings after which a line never ends, and what it goes on with.
 const BEFORE_LOGIN: &[(&str, &str)] = &[
@@ -51,6 +51,7 @@ const AFTER_LOGIN: &[(&str, &str)] = &[
 const ENDLESS_BYTES: usize = 24 << 20;
 
 #[test]
+#[ignore = "long: hostile clients"]
 fn row_5_lines_without_end() {
     let server = lean().start();
     let watch = Watch::start(&server);
@@ -127,6 +128,7 @@ fn repeated(server: &Server, bytes: usize) -> bool {
 }
 
 #[test]
+#[ignore = "long: hostile clients"]
 fn row_5_sets_without_end() {
     let server = lean().start();
     let watch = Watch::start(&server);
@@ -172,6 +174,7 @@ fn nested(server: &Server, depth: usize) -> bool {
 }
 
 #[test]
+#[ignore = "long: hostile clients"]
 fn row_6_parentheses() {
     let server = lean().start();
     let watch = Watch::start(&server);
@@ -203,6 +206,7 @@ fn row_6_parentheses() {
 }
 
 #[test]
+#[ignore = "long: hostile clients"]
 fn row_8_nul() {
     let server = lean().start();
     let watch = Watch::start(&server);

@@ -4,7 +4,7 @@
 
 use whimbrel_e2e::{imap::Status, mail::Mail, server::ACCOUNTS};
 
-use crate::{Watch, lean};
+use super::{Watch, lean};
 
 const LEVELS: usize = 10_000;
 
@@ -70,6 +70,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
+#[ignore = "long: hostile clients"]
 fn rows_12_and_13_deep_messages() {
     let server = lean().start();
     let watch = Watch::start(&server);
@@ -119,6 +120,7 @@ fn rows_12_and_13_deep_messages() {
 
 /// What is refused to go deep must not refuse what is ordinary.
 #[test]
+#[ignore = "long: hostile clients"]
 fn an_ordinary_structure_is_still_told() {
     let server = lean().start();
     let mut imap = server.anne();

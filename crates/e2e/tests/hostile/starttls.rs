@@ -8,9 +8,10 @@ use whimbrel_e2e::{
     server::ACCOUNTS,
 };
 
-use crate::{Watch, lean, unless_closed};
+use super::{Watch, lean, unless_closed};
 
 #[test]
+#[ignore = "long: hostile clients"]
 fn row_2_imap() {
     let server = lean().start();
     let watch = Watch::start(&server);
@@ -59,6 +60,7 @@ fn row_2_imap() {
 }
 
 #[test]
+#[ignore = "long: hostile clients"]
 fn row_2_smtp() {
     let server = lean().start();
     let watch = Watch::start(&server);

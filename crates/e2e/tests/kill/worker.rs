@@ -18,7 +18,7 @@ use whimbrel_e2e::{
     wire::{Result, Trouble},
 };
 
-use crate::ledger::{Ledger, Place, State};
+use super::ledger::{Ledger, Place, State};
 
 /// Above this many messages a worker removes more than it adds, so that a long run does not become a slow one.
 const MESSAGES_MAX: usize = 100;
@@ -180,7 +180,7 @@ impl Worker<'_> {
 
     /// Selects the mailbox of some messages whose place is known; gives them with their UIDs and states.
     fn some(&mut self, count: usize) -> Result<Vec<Known>> {
-        let certain = |fate: &crate::ledger::Fate| match (fate.uid, fate.possible.as_slice()) {
+        let certain = |fate: &super::ledger::Fate| match (fate.uid, fate.possible.as_slice()) {
             (Some(uid), [Some(state)]) => Some((uid, state.clone())),
             _ => None,
         };

@@ -97,6 +97,7 @@ fn command(imap: &mut Imap, line: &str) {
 }
 
 #[test]
+#[ignore = "long: Dovecot"]
 fn from_dovecot_and_back() {
     let server = Server::start_plain();
     let dovecot = Dovecot::start(&server);

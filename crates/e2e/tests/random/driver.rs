@@ -334,9 +334,9 @@ impl<'a> Driver<'a> {
         mails
     }
 
-    /// The size behind a name; it is part of it (see [`crate::writes`]).
+    /// The size behind a name; it is part of it (see [`super::writes`]).
     fn size_of(&self, name: &str, bytes: &[u8]) -> usize {
-        let size = crate::writes::size_in(name);
+        let size = super::writes::size_in(name);
         if message::bytes(name, size) != bytes {
             self.wrong("FETCH", &format!("{name}: other bytes than were written"));
         }

@@ -9,7 +9,7 @@ use whimbrel_e2e::{
     wire::Trouble,
 };
 
-use crate::driver::Driver;
+use super::driver::Driver;
 
 /// Never right, in any state.
 const NEVER: &[&str] = &[

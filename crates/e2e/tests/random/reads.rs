@@ -6,7 +6,7 @@ use whimbrel_e2e::{
     model::{Account, Allowed, Mail, View},
 };
 
-use crate::driver::Driver;
+use super::driver::Driver;
 
 const ITEMS: &[&str] = &[
     "UID",

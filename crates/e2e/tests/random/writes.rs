@@ -7,7 +7,7 @@ use whimbrel_e2e::{
     model::{Allowed, Mail},
 };
 
-use crate::driver::Driver;
+use super::driver::Driver;
 
 const FLAGS: &[&str] = &[
     "\\Seen",

@@ -1,6 +1,6 @@
 //! APPENDUID of several messages (RFC 4315, 3) whose UIDs do not ascend: one was replaced by another before the answer went out.
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 #[test]
 fn uids_are_told_in_the_order_of_the_messages() {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use whimbrel_imap::client::{Client, FetchData, Response};
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 /// How the test encodes a part.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use whimbrel_service::api::STATUSES_PER_CALL_MAX;
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 /// In every state.
 const ALWAYS: &[&str] = &["IMAP4rev2", "IMAP4rev1", "LITERAL+", "ID", "ENABLE"];

@@ -19,7 +19,7 @@ const FLAGGED_LOOKS_MAX: usize = ROWS_PER_CALL_MAX;
 /// The store of one account.
 pub(crate) struct Fake {
     /// The real owner answers what is about mailboxes.
-    pub(crate) real: Option<Box<crate::real::Real>>,
+    pub(crate) real: Option<Box<super::real::Real>>,
     boxes: BTreeMap<MailboxName, Store>,
     subscribed: BTreeSet<MailboxName>,
     watches: BTreeMap<SessionId, Watch>,

@@ -3,7 +3,7 @@
 use whimbrel_frontend::session::{Note, Session};
 use whimbrel_service::api::{Event, Failure};
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 fn logged_in() -> World {
     let mut world = World::new(Cut::Whole);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 const NAMES: [&str; 3] = ["A", "B", "C"];
 const FLAGS: [&str; 3] = ["\\Seen", "\\Flagged", "\\Deleted"];

@@ -1,6 +1,6 @@
 //! An older disk was put back with a lead that is too short: a client that asks from the UIDNEXT it was told gets all that is new (DESIGN, 4.6).
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 /// One line, and what comes back.
 fn say(world: &mut World, name: &str, line: &str) -> String {

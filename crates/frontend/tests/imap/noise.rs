@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use whimbrel_frontend::session::Session;
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 const WORDS: &[&str] = &[
     "a ",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 /// What the client keeps from one connection to the next.
 #[derive(Debug, Default)]

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use whimbrel_service::api::{Event, Failure};
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 /// Runs a script; panics where it does not hold.
 pub(crate) fn run(file: &str, text: &str, cut: &Cut) {

@@ -1,6 +1,6 @@
 //! Searches of many keys: others have their chance between slices of the work, and what is found is the same.
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 const KEYS: usize = 1000;
 

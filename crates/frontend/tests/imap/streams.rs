@@ -1,6 +1,6 @@
 //! Big mailboxes and big messages: chunk borders, and that memory does not follow what is asked.
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 fn selected(fill: impl FnOnce(&mut World)) -> World {
     let mut world = World::new(Cut::Whole);

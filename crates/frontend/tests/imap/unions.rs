@@ -1,6 +1,6 @@
 //! The selected mailbox becomes one with another of its name: the session goes on under the MAILBOXID that it was told until its next SELECT.
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 fn say(world: &mut World, name: &str, line: &str) -> String {
     world.send(name, format!("{line}\r\n").as_bytes());

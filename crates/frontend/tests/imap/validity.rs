@@ -1,6 +1,6 @@
 //! Numbers that mean something else here: UIDs after UIDVALIDITY has risen (DESIGN, 4.7), MODSEQs of another node in conditions.
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 fn say(world: &mut World, line: &str) -> String {
     world.send("A", format!("{line}\r\n").as_bytes());

@@ -11,9 +11,9 @@ use whimbrel_service::{
     machine::Now,
 };
 
-use crate::{
-    compress::Layer,
+use super::{
     fake::{Fake, name_of},
+    layer::Layer,
 };
 
 fn binding() -> Binding {
@@ -103,7 +103,7 @@ impl World {
     /// On the real owner.
     pub(crate) fn real(cut: Cut) -> World {
         let mut fake = Fake::new();
-        fake.real = Some(Box::new(crate::real::Real::new()));
+        fake.real = Some(Box::new(super::real::Real::new()));
         World::on(fake, cut)
     }
 

@@ -5,7 +5,7 @@ use whimbrel_frontend::{
     session::{Note, Session as _},
 };
 
-use crate::{
+use super::{
     script::check,
     world::{Cut, World},
 };

@@ -3,7 +3,7 @@
 use whimbrel_frontend::session::Note;
 use whimbrel_service::api::AccountId;
 
-use crate::{
+use super::{
     script::check,
     world::{Cut, World},
 };

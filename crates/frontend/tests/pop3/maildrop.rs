@@ -2,7 +2,7 @@
 
 use whimbrel_service::api::{Call, Failure, MailboxCall, Reply};
 
-use crate::{
+use super::{
     script::check,
     world::{ANNE, Cut, World, name},
 };

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use whimbrel_frontend::session::Note;
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 /// What a client that is strict about CRLF reads, and the rest of the answer.
 fn unstuffed(answer: &[u8]) -> (Vec<u8>, &[u8]) {

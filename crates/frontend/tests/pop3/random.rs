@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 #[derive(Clone, Debug)]
 enum Do {

@@ -5,7 +5,7 @@
 //! connection in the clear, `secure NAME` one over TLS, `login NAME` one that has logged in, `as NAME` speaks as one of them. `eof`,
 //! `shutdown`, `tls`, `closed` (it has closed), `open` (it has not), `wait SECONDS`, `full` and `room` (the disk) are what they say.
 
-use crate::world::{Cut, World};
+use super::world::{Cut, World};
 
 /// Runs a script, and again with its bytes one by one and cut at other places, each in a world of its own, made by `prepare`.
 pub(crate) fn check(prepare: impl Fn(&mut World), script: &str) {

@@ -1,6 +1,6 @@
 //! What is delivered, byte by byte.
 
-use crate::world::{ANNE, BOB, Cut, World};
+use super::world::{ANNE, BOB, Cut, World};
 
 fn id_of(reply: &str) -> String {
     reply

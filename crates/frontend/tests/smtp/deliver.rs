@@ -3,7 +3,7 @@
 use whimbrel_frontend::session::Note;
 use whimbrel_smtp::Role;
 
-use crate::world::{ANNE, BOB, Cut, World};
+use super::world::{ANNE, BOB, Cut, World};
 
 /// Mail to `to` from a new connection: the replies to each RCPT, and to the end of DATA if any was accepted.
 fn mail(world: &mut World, role: Role, to: &[&str], body: &str) -> Vec<String> {

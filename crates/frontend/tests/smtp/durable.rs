@@ -2,7 +2,7 @@
 
 use whimbrel_sim::node::Speed;
 
-use crate::world::{ANNE, BOB, Cut, World};
+use super::world::{ANNE, BOB, Cut, World};
 
 const MESSAGE: &[u8] = b"Subject: once\r\n\r\ntext\r\n.\r\n";
 

@@ -2,7 +2,7 @@
 
 use whimbrel_smtp::Role;
 
-use crate::world::{ANNE, BOB, Cut, World};
+use super::world::{ANNE, BOB, Cut, World};
 
 const BEGUN: &str = "C: MAIL FROM:<a@b.example>
     S: 250 2.1.0 Sender OK

@@ -1,6 +1,6 @@
 //! Inputs that broke other servers: smuggling, injection behind STARTTLS, loops.
 
-use crate::world::{ANNE, BOB, Cut, World};
+use super::world::{ANNE, BOB, Cut, World};
 
 const BEGUN: &str = "smtp
     C: MAIL FROM:<a@b.example>

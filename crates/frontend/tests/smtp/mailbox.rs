@@ -6,7 +6,7 @@ use whimbrel_service::{
     content::Content,
 };
 
-use crate::world::World;
+use super::world::World;
 
 /// A delivered message.
 #[derive(Debug)]

@@ -7,7 +7,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use whimbrel_smtp::Role;
 
-use crate::world::World;
+use super::world::World;
 
 impl World {
     /// Runs a script; panics where it does not hold.

@@ -10,7 +10,7 @@ use whimbrel_service::{
     content::Content,
 };
 
-use crate::world::{ANNE, BOB, Cut, World};
+use super::world::{ANNE, BOB, Cut, World};
 
 fn name(text: &str) -> MailboxName {
     MailboxName::new(text).unwrap()

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use whimbrel_smtp::Role;
 
-use crate::world::{ANNE, BOB, Cut, World};
+use super::world::{ANNE, BOB, Cut, World};
 
 /// All at once, with no answer awaited: commands, faults, three messages.
 fn transcript(hello: &str) -> Vec<u8> {

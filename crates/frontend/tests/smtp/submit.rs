@@ -4,7 +4,7 @@ use whimbrel_frontend::session::Note;
 use whimbrel_service::senders::Limits;
 use whimbrel_smtp::Role;
 
-use crate::world::{ANNE, BOB, Cut, World};
+use super::world::{ANNE, BOB, Cut, World};
 
 const TO_BOB: &str = "C: RCPT TO:<bob@example.org>
 S: 250 2.1.5 Recipient OK

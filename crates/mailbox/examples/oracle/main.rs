@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask proofs` makes the model's program, the oracle, and runs this with its path in `WHIMBREL_ORACLE`. `WHIMBREL_SEEDS` and
 //! `WHIMBREL_FIRST_SEED` choose how many seeds and which; `WHIMBREL_JOBS` how many at a time. A history in which less than a third is concurrent, or
-//! that is too short, is not counted. With the feature `mutants` and `WHIMBREL_MUTANTS` set, rules are broken on purpose, and each must be noticed.
+//! that is too short, is not counted. With the feature `mutants`, `--mutants` breaks rules on purpose, and each must be noticed.
 
 mod compare;
 mod history;
@@ -41,8 +41,12 @@ fn number(variable: &str, default: u64) -> u64 {
 
 fn main() -> ExitCode {
     #[cfg(feature = "mutants")]
-    if std::env::var_os("WHIMBREL_MUTANTS").is_some() {
-        return mutants::run();
+    if std::env::args().any(|argument| argument == "--mutants") {
+        return if mutants::run() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
     }
     let Ok(path) = std::env::var("WHIMBREL_ORACLE") else {
         println!("cargo xtask proofs makes the oracle and names it in WHIMBREL_ORACLE");

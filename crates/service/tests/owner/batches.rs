@@ -10,7 +10,7 @@ use whimbrel_service::{
     owner::{Config, Incarnation, PartitionOwner},
 };
 
-use crate::world::{World, name};
+use super::world::{World, name};
 
 fn keywords() -> Flags {
     let text = |n: usize| format!("k{n}-{}", "x".repeat(200));

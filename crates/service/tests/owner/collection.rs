@@ -8,7 +8,7 @@ use whimbrel_service::{
     machine::{Input, RequestId},
 };
 
-use crate::{
+use super::{
     foreign::{create, two_accounts},
     world::{ANNE, World, bea, name},
 };

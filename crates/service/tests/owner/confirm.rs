@@ -11,7 +11,7 @@ use whimbrel_service::{
     peers::{Frame, PeerInput, bodies::FEATURE_PUSH},
 };
 
-use crate::{
+use super::{
     pair::{Pair, appending, importing},
     world::{ANNE, name},
 };

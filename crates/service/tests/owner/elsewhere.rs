@@ -8,7 +8,7 @@ use whimbrel_service::{
     peers::{Frame, PeerInput, bodies::FEATURE_CONFIRM},
 };
 
-use crate::{
+use super::{
     pair::{Pair, incarnation},
     world::name,
 };

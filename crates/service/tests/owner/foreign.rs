@@ -14,7 +14,7 @@ use whimbrel_service::{
     peers::{Frame, PeerInput},
 };
 
-use crate::{
+use super::{
     pair::Pair,
     world::{ANNE, bea, name},
 };

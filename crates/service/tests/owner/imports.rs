@@ -7,7 +7,7 @@ use whimbrel_service::{
     owner::{Config, import_upload},
 };
 
-use crate::{
+use super::{
     pair::{Pair, importing},
     world::{ANNE, World, name},
 };

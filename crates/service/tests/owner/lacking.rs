@@ -12,7 +12,7 @@ use whimbrel_service::{
     peers::PeerInput,
 };
 
-use crate::{
+use super::{
     pair::{Pair, appending, importing},
     world::{ANNE, bea, name},
 };

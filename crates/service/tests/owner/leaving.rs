@@ -14,7 +14,7 @@ use whimbrel_service::{
     peers::{Frame, Holders, LeftReport, PeerInput, Phase},
 };
 
-use crate::{
+use super::{
     elsewhere::{look, names, taken_over},
     pair::{Pair, appending, incarnation},
     world::ANNE,
@@ -503,7 +503,7 @@ fn it_leaves_when_enough_others_hold_the_partition() {
 #[test]
 fn who_leaves_makes_no_delivery() {
     let mut placed = placed();
-    let entry = std::sync::Arc::new(crate::foreign::entry());
+    let entry = std::sync::Arc::new(super::foreign::entry());
     let deliver = |placed: &mut Placed, ticket: u64| {
         let input = Input::Deliver {
             ticket: Ticket(ticket),

@@ -16,7 +16,7 @@ use whimbrel_service::{
 };
 use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation, Room, StoreError};
 
-use crate::world::ANNE;
+use super::world::ANNE;
 
 pub(crate) struct Node {
     pub(crate) owner: PartitionOwner,

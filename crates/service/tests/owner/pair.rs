@@ -16,8 +16,8 @@ use whimbrel_service::{
     peers::{Entry, Frame, Page, PeerInput, PeerOutput, Stream, bodies::FEATURE_CONFIRM},
 };
 
-pub(crate) use crate::node::incarnation;
-use crate::{
+pub(crate) use super::node::incarnation;
+use super::{
     node::Node,
     world::{ANNE, name},
 };

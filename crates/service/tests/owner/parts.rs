@@ -2,7 +2,7 @@
 
 use whimbrel_service::api::{Failure, Flags, MESSAGES_PER_CALL_MAX, MailboxCall, Reply, SessionId};
 
-use crate::world::{World, name};
+use super::world::{World, name};
 
 /// What is too much for one call is done in several, each of which is one small commit; others get in between.
 #[test]

@@ -6,7 +6,7 @@ use whimbrel_service::{
     peers::{Holders, PeerInput},
 };
 
-use crate::{
+use super::{
     pair::{Pair, appending, incarnation},
     world::ANNE,
 };

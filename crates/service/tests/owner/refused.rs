@@ -8,7 +8,7 @@ use whimbrel_service::{
     peers::PeerInput,
 };
 
-use crate::{
+use super::{
     foreign::{entry, two_accounts},
     pair::{Pair, appending, incarnation},
     world::{ANNE, bea, name},

@@ -10,7 +10,7 @@ use whimbrel_service::{
     peers, verify,
 };
 
-use crate::{
+use super::{
     pair::{Pair, appending, importing},
     world::{ANNE, name},
 };

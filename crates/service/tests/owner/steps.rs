@@ -8,7 +8,7 @@ use whimbrel_service::{
     owner::Config,
 };
 
-use crate::world::World;
+use super::world::World;
 
 /// With so many messages in INBOX.
 fn full(messages: usize) -> World {

@@ -7,7 +7,7 @@ use whimbrel_service::{
     peers::{PeerInput, budget},
 };
 
-use crate::pair::{Pair, incarnation};
+use super::pair::{Pair, incarnation};
 
 const SMALLEST: u64 = 1 << 10;
 

@@ -1,7 +1,5 @@
 //! Real clients against the real server, over TLS. What each of them did is looked up by another client.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 mod curl;
 mod fetchmail;
 mod gsasl;

@@ -4,8 +4,6 @@
 //! Where a limit is what defends, a second run with the limit raised shows that the same test then objects. Where the defence is
 //! the shape of the code (streaming, strict line ends), the comment says what was taken out to see it fail.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 mod answers;
 mod compress;
 mod flood;

@@ -1,17 +1,14 @@
 //! Breaks one rule after the other on purpose and sees whether the property tests object.
 //!
-//! `cargo run -p whimbrel-mailbox --features mutants --example mutants [NAME...]`; `WHIMBREL_SEEDS` is how many random
+//! `cargo xtask mutants whimbrel-mailbox [NAME...]`; `WHIMBREL_SEEDS` is how many random
 //! histories each may survive before it is tried on the named ones.
 
-#[cfg(feature = "mutants")]
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;
-#[cfg(feature = "mutants")]
-#[path = "../tests/world/mod.rs"]
-mod world;
+
+use crate::world;
 
 /// Every name is that of a switch in `crdt` or `mailbox`.
-#[cfg(feature = "mutants")]
 const MUTANTS: &[&str] = &[
     "announce-forgotten",
     "claim-for-any-placement",
@@ -52,13 +49,13 @@ const MUTANTS: &[&str] = &[
     "vanished-forgotten",
 ];
 
-#[cfg(feature = "mutants")]
-fn main() -> std::process::ExitCode {
-    harness::run(MUTANTS, 400, object)
+#[test]
+#[ignore = "long: cargo xtask mutants"]
+fn broken_rules_are_noticed() {
+    assert!(harness::run(MUTANTS, 400, object));
 }
 
 /// The first test that objects.
-#[cfg(feature = "mutants")]
 fn object(seeds: u64) -> Option<String> {
     for seed in 1..=seeds {
         let (setting, actions) = world::generate(seed);
@@ -76,7 +73,6 @@ fn object(seeds: u64) -> Option<String> {
     None
 }
 
-#[cfg(feature = "mutants")]
 fn summary(error: &str) -> String {
     error
         .lines()
@@ -85,9 +81,4 @@ fn summary(error: &str) -> String {
         .chars()
         .take(90)
         .collect()
-}
-
-#[cfg(not(feature = "mutants"))]
-fn main() {
-    println!("build with --features mutants");
 }

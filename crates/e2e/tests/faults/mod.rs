@@ -4,8 +4,6 @@
 //!
 //! These tests mount small file systems of their own, as root or by sudo.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 mod clock;
 mod descriptors;
 mod full;

@@ -1,9 +1,6 @@
 //! `whimbrel import` and `whimbrel export`: what comes from elsewhere is here once and unchanged, however often it is brought, and what is written
 //! can be read again.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
-#[cfg(feature = "clients")]
 mod dovecot;
 mod hostile;
 mod kill;

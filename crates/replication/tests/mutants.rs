@@ -1,17 +1,14 @@
 //! Breaks one rule after the other on purpose and sees whether the simulated histories object.
 //!
-//! `cargo run -p whimbrel-replication --features mutants --example mutants [NAME...]`; `WHIMBREL_SEEDS` is how many random histories each
+//! `cargo xtask mutants whimbrel-replication [NAME...]`; `WHIMBREL_SEEDS` is how many random histories each
 //! may survive, after the named ones.
 
-#[cfg(feature = "mutants")]
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;
-#[cfg(feature = "mutants")]
-#[path = "../tests/world/mod.rs"]
-mod world;
+
+use crate::world;
 
 /// Every name is that of a switch in this crate.
-#[cfg(feature = "mutants")]
 const MUTANTS: &[&str] = &[
     "absent-not-asked",
     "acks-before-sync",
@@ -79,13 +76,13 @@ const MUTANTS: &[&str] = &[
     "young-trust-each-other",
 ];
 
-#[cfg(feature = "mutants")]
-fn main() -> std::process::ExitCode {
-    harness::run(MUTANTS, 300, object)
+#[test]
+#[ignore = "long: cargo xtask mutants"]
+fn broken_rules_are_noticed() {
+    assert!(harness::run(MUTANTS, 300, object));
 }
 
 /// The first history that objects.
-#[cfg(feature = "mutants")]
 fn object(seeds: u64) -> Option<String> {
     let tried = |test: &dyn Fn() -> Result<(), String>| match std::panic::catch_unwind(
         std::panic::AssertUnwindSafe(test),

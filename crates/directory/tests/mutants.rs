@@ -1,16 +1,13 @@
 //! Breaks one rule after the other on purpose and sees whether the laws object.
 //!
-//! `cargo run -p whimbrel-directory --features mutants --example mutants [NAME...]`; `WHIMBREL_SEEDS` is how many random histories each may survive.
+//! `cargo xtask mutants whimbrel-directory [NAME...]`; `WHIMBREL_SEEDS` is how many random histories each may survive.
 
-#[cfg(feature = "mutants")]
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;
-#[cfg(feature = "mutants")]
-#[path = "../tests/world/mod.rs"]
-mod world;
+
+use crate::world;
 
 /// Every name is that of a switch in `crdt` or `directory`.
-#[cfg(feature = "mutants")]
 const MUTANTS: &[&str] = &[
     "alias-stays",
     "change-revives",
@@ -25,13 +22,13 @@ const MUTANTS: &[&str] = &[
     "uid-validity-of-any-slot",
 ];
 
-#[cfg(feature = "mutants")]
-fn main() -> std::process::ExitCode {
-    harness::run(MUTANTS, 400, object)
+#[test]
+#[ignore = "long: cargo xtask mutants"]
+fn broken_rules_are_noticed() {
+    assert!(harness::run(MUTANTS, 400, object));
 }
 
 /// The first law that objects.
-#[cfg(feature = "mutants")]
 fn object(seeds: u64) -> Option<String> {
     use proptest::{
         prelude::any,
@@ -63,13 +60,7 @@ fn object(seeds: u64) -> Option<String> {
     Some(format!("by a join ({})", summary(&error.to_string())))
 }
 
-#[cfg(feature = "mutants")]
 fn summary(error: &str) -> String {
     let line = error.lines().next().unwrap_or_default();
     line.chars().take(90).collect()
-}
-
-#[cfg(not(feature = "mutants"))]
-fn main() {
-    println!("build with --features mutants");
 }

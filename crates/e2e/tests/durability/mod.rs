@@ -1,8 +1,6 @@
 //! OK means on disk: under strace, each acknowledgement follows a successful sync that began after its bytes were written; with the sync
 //! taken out the same check fails; and when a sync fails, the server stops and nobody is told OK.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 use std::{
     fs,
     process::{Child, Command, Stdio},

@@ -1,12 +1,11 @@
 //! IMAP sessions against a fake store: scripts, and what scripts cannot say.
-#![allow(clippy::unwrap_used, missing_docs)]
-
 mod appenduid;
 mod binary;
 mod capability;
 mod compress;
 mod fake;
 mod imports;
+mod layer;
 mod limits;
 mod model;
 mod named;

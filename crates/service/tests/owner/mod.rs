@@ -1,6 +1,4 @@
 //! An owner by itself: how its changes are cut into commits and calls, what a collection leaves, and what operations cost.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-
 mod batches;
 mod collection;
 mod confirm;

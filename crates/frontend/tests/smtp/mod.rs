@@ -1,6 +1,4 @@
 //! SMTP and LMTP sessions on the whole service: its machines on a model disk in virtual time.
-#![allow(clippy::unwrap_used, missing_docs)]
-
 mod bodies;
 mod deliver;
 mod durable;

@@ -3,11 +3,8 @@
 //! Everything to and from the third node goes through a [`Proxy`], so that it can be cut off while its clients still reach it. A strict client looks
 //! at every node each time: no UID denotes two messages, on any node, and none that is new lies below a UIDNEXT that this node has told.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 mod alike;
 mod apart;
-#[cfg(feature = "clients")]
 mod clients;
 mod confirmed;
 mod directory;
@@ -16,7 +13,6 @@ mod guide;
 mod holders;
 mod identity;
 mod ledger;
-#[cfg(feature = "clients")]
 mod lost;
 mod mail;
 mod members;

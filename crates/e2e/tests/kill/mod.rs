@@ -9,8 +9,6 @@
 //!
 //! Reading order: [`ledger`] says what may be, [`worker`] writes, this file kills and compares.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
 mod ledger;
 mod worker;
 

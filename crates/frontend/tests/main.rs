@@ -1,0 +1,8 @@
+//! The tests of the crate as its users meet it, in one program: a test binary for each file would be linked for each file.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod handover;
+mod imap;
+mod pop3;
+mod smtp;

@@ -1,0 +1,15 @@
+//! The tests of the crate as its users meet it, in one program: a test binary for each file would be linked for each file.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod bodies;
+mod conflicts;
+mod encoding;
+mod import;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod property;
+mod renewal;
+mod slow;
+mod twice;
+mod world;

@@ -1,0 +1,12 @@
+//! The tests of the crate as its users meet it, in one program: a test binary for each file would be linked for each file.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod blobs;
+mod exhaustive;
+mod histories;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod placement;
+mod wire;
+mod world;

@@ -1,0 +1,10 @@
+//! The tests of the crate as its users meet it, in one program: a test binary for each file would be linked for each file.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, missing_docs)]
+
+mod auth;
+mod directory;
+mod handing;
+mod owner;
+mod queue;
+mod queue_verify;
