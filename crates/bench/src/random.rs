@@ -1,31 +1,29 @@
 //! Random numbers from a seed: the same seed is the same load.
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): small, quick, and good enough to draw loads from.
+use whimbrel_testkit::Rng;
+
+/// What loads draw from.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(Rng);
 
 impl Random {
     /// From a seed.
     #[must_use]
     pub fn new(seed: u64) -> Random {
-        Random(seed)
+        Random(Rng::new(seed))
     }
 
     /// Another one for a part of the load, which depends on this one's seed and not on how much was drawn from others.
     #[must_use]
     pub fn part(seed: u64, part: u64) -> Random {
-        let mut random = Random(seed ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        let mut random = Random::new(seed ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93));
         // Neighbouring parts begin far from each other.
-        Random(random.bits())
+        Random::new(random.bits())
     }
 
     /// 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.number()
     }
 
     /// Below `bound`, which is not 0. The bias is below 2^-32 for any bound used here.

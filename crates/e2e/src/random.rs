@@ -1,16 +1,20 @@
-//! Random numbers that a seed repeats (SplitMix64, Steele, Lea and Flood, 2014).
+//! Random numbers that a seed repeats.
+
+use whimbrel_testkit::Rng;
 
 /// A generator.
 #[derive(Clone, Debug)]
 pub struct Random {
-    state: u64,
+    rng: Rng,
 }
 
 impl Random {
     /// The generator of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Random {
-        Random { state: seed }
+        Random {
+            rng: Rng::new(seed),
+        }
     }
 
     /// The seed of the environment variable, or one of the clock; told on the terminal, so that a failing run can be repeated.
@@ -31,11 +35,7 @@ impl Random {
 
     /// 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.rng.number()
     }
 
     /// Below the bound, which is not 0.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_mailbox::*;
+use whimbrel_testkit::Rng;
 
 const ACCOUNT: AccountId = AccountId([9; 16]);
 const START: u64 = 1_700_000_100_000_000;
@@ -285,23 +286,11 @@ fn alike(nodes: usize, micros: u64) -> Vec<Vec<u64>> {
     vec![vec![micros; nodes]; nodes]
 }
 
-/// xorshift
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
-
 /// Two nodes, three messages, each shown before the other node has heard of it: two claims are always on their way, and each arrives below what was told
 /// there (`proofs/proof/Restless.v`, `bouncing`).
 #[test]
 fn bouncing_ends() {
-    let mut random = Random(1);
+    let mut random = Rng::new(1);
     for history in 0..400 {
         let delay = 1_100_000 + random.below(11 * SECOND);
         let appends = [0, 1, 0].map(|node| (random.below(6 * SECOND), node));
@@ -327,7 +316,7 @@ fn what_is_new_does_not_overtake() {
 /// Random bursts, on links of which each way has a delay of its own.
 #[test]
 fn bursts_end() {
-    let mut random = Random(1);
+    let mut random = Rng::new(1);
     let mut below = |bound| random.below(bound);
     for nodes in [2, 3] {
         for burst in 0..60 {

@@ -184,20 +184,21 @@ fn date(year: u32, month: u32, day: u32, seconds: i64, zone: i64) -> Option<Date
     if day == 0 || day > days {
         return None;
     }
-    // Days since 1970-01-01 in the Gregorian calendar, years counted from March so that the leap day is the last.
-    let shifted = i64::from(year) - i64::from(month <= 2);
-    let era = shifted.div_euclid(400);
-    let year_of_era = shifted.rem_euclid(400);
-    let day_of_year = i64::from((153 * ((month + 9) % 12) + 2) / 5 + day - 1);
-    let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100
-        + day_of_year
-        - 719_468;
+    let days = days_since_1970(i64::from(year), i64::from(month), i64::from(day));
     Some(Date {
         year: u16::try_from(year).ok()?,
         month: u8::try_from(month).ok()?,
         day: u8::try_from(day).ok()?,
         utc_seconds: days * 86_400 + seconds - zone,
     })
+}
+
+/// Days from 1970-01-01 to a day of the Gregorian calendar; months count from 1. Years begin in March here, so that the leap day is the last of its year.
+pub fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let shifted = year - i64::from(month <= 2);
+    let (era, year_of_era) = (shifted.div_euclid(400), shifted.rem_euclid(400));
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
 #[cfg(test)]

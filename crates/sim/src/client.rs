@@ -7,10 +7,9 @@ use whimbrel_service::api::{
     Selected, SessionId,
 };
 
-use crate::{
-    model::{Message, Model, Number, Op},
-    rng::Rng,
-};
+use whimbrel_testkit::Rng;
+
+use crate::model::{Message, Model, Number, Op};
 
 /// How many flags clients use.
 pub const FLAGS_COUNT: u8 = 7;

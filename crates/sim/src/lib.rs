@@ -10,5 +10,4 @@ pub mod client;
 pub mod cluster;
 pub mod model;
 pub mod node;
-pub mod rng;
 pub mod world;

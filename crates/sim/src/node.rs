@@ -44,10 +44,9 @@ use whimbrel_storage::{
     memory::{DiskCopy, Memory, SyncMark},
 };
 
-use crate::{
-    checkers::axioms::{Cuts, Found, Wrote},
-    rng::Rng,
-};
+use whimbrel_testkit::Rng;
+
+use crate::checkers::axioms::{Cuts, Found, Wrote};
 
 /// How fast the node's disk and processor are, in virtual microseconds, and what the machines are told.
 #[derive(Clone, Debug, PartialEq, Eq)]

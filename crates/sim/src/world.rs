@@ -23,12 +23,13 @@ use whimbrel_service::{
 };
 use whimbrel_storage::memory::DiskCopy;
 
+use whimbrel_testkit::Rng;
+
 use crate::{
     checkers::uids::Uids,
     client::{self, Client, Planned},
     model::{Fate, History, Message, Model, Number, Op, Verdict},
     node::{Identity, Node, Outcome, Speed, VERIFIER_PREFIX},
-    rng::Rng,
 };
 
 /// What a seed draws for itself.

@@ -1,5 +1,7 @@
 //! Dates of SEARCH and date-times of APPEND and INTERNALDATE (RFC 9051, `date`, `date-time`).
 
+use whimbrel_mime::date::days_since_1970;
+
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
@@ -61,14 +63,7 @@ impl Date {
 
     /// Days since 1970-01-01.
     pub fn days_since_epoch(self) -> i64 {
-        // Years begin in March here, so that the leap day is the last of its year.
-        let month = i64::from(self.month);
-        let year = i64::from(self.year) - i64::from(month <= 2);
-        let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + i64::from(self.day) - 1;
-        let era = year.div_euclid(400);
-        let year_of_era = year.rem_euclid(400);
-        let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-        era * 146_097 + day_of_era - 719_468
+        days_since_1970(self.year.into(), self.month.into(), self.day.into())
     }
 
     /// The day that lies `days` after 1970-01-01; the nearest day there is when that is beyond the years 1 to 9999.

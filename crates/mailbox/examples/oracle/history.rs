@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Dot, Hlc, Incarnation, VersionVector};
 use whimbrel_mailbox::*;
+use whimbrel_testkit::Rng;
 
 use crate::modseq::Watch;
 
@@ -23,23 +24,6 @@ const ACCOUNT: AccountId = AccountId([9; 16]);
 const OPENED: u32 = 1_700_000_000;
 
 const NAMES: [&str; 6] = ["INBOX", "a", "b", "a/c", "b/c/d", "e"];
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -677,7 +661,7 @@ impl World<'_> {
 
     /// Everything is delivered, in any order; late messages are claimed until there are none; then all are told and all is collected.
     fn heal(&mut self) -> Outcome {
-        let mut rng = Rng(self.setting.order);
+        let mut rng = Rng::new(self.setting.order);
         for round in 0.. {
             if round == ROUNDS_MAX {
                 return Err("claims do not end".to_owned());
@@ -755,7 +739,7 @@ fn see(replica: &Replica) -> Result<Seen, String> {
 
 /// The setting and the actions of a seed.
 pub(crate) fn generate(seed: u64) -> (Setting, Vec<Action>) {
-    let mut rng = Rng(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ 0x0AC1E);
+    let mut rng = Rng::new(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ 0x0AC1E);
     let nodes = 2 + rng.below(4) as usize;
     let setting = Setting {
         nodes,
@@ -768,7 +752,7 @@ pub(crate) fn generate(seed: u64) -> (Setting, Vec<Action>) {
         } else {
             0
         },
-        order: rng.next(),
+        order: rng.number(),
     };
     let take = [12, 30, 60][rng.below(3) as usize];
     let mut weights = vec![

@@ -18,25 +18,9 @@ use whimbrel_crdt::{
     Batch, Context, Dot, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector,
 };
 use whimbrel_mailbox::*;
+use whimbrel_testkit::Rng;
 
 pub type Outcome = Result<(), String>;
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -1393,7 +1377,7 @@ impl World {
             .collect();
         let mut states = Vec::new();
         for round in 0..2u64 {
-            let mut rng = Rng(round * 77 + self.stats.ops);
+            let mut rng = Rng::new(round * 77 + self.stats.ops);
             let mut replica = Replica::new(AccountId([9; 16]), 60);
             let mut vector = VersionVector::new();
             let mut left: Vec<&Batch> = batches.iter().collect();
@@ -1477,7 +1461,7 @@ impl World {
 
 /// The setting and the actions of a seed.
 pub fn generate(seed: u64) -> (Setting, Vec<Action>) {
-    let mut rng = Rng(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ 0x5EED);
+    let mut rng = Rng::new(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ 0x5EED);
     let nodes = 2 + rng.below(4) as usize;
     let step_micros = [10_000, 300_000, 3_000_000, 40_000_000][rng.below(4) as usize];
     let skew = (0..nodes)

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use whimbrel_replication::budget::{Budget, Config};
 
-use super::rng::Rng;
 use super::scenarios::{Scenario, ensure};
+use whimbrel_testkit::Rng;
 
 pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("a budget and its windows", random),
@@ -22,7 +22,7 @@ const CONFIG: Config = Config {
 /// Opens, closes, uses: never more than the budget, never less than the least.
 fn random() -> Result<(), String> {
     for seed in 1..=50 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let mut budget = Budget::new(CONFIG);
         let mut told: BTreeMap<u64, u64> = BTreeMap::new();
         for _ in 0..400 {

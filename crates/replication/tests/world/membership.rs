@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use whimbrel_crdt::{Dot, Incarnation, PartitionId};
 use whimbrel_replication::roster::{Heard, Holding, Holdings, Roster, RosterError};
 
-use super::{
-    rng::Rng,
-    scenarios::{Scenario, ensure},
-};
+use whimbrel_testkit::Rng;
+
+use super::scenarios::{Scenario, ensure};
 
 pub const SCENARIOS: &[(&str, Scenario)] = &[
     (
@@ -292,7 +291,7 @@ fn check(replicas: &[Replica]) -> Result<(), String> {
 }
 
 pub fn run(seed: u64) -> Result<(), String> {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let founder = node(1000 - rng.below(900));
     let mut replicas = vec![Replica {
         id: founder,

@@ -14,7 +14,6 @@ mod lives;
 pub mod membership;
 mod node;
 pub mod readers;
-pub mod rng;
 pub mod scenarios;
 pub mod states;
 pub mod transfer;
@@ -34,7 +33,7 @@ use checks::Made;
 use disk::{Io, StateIo};
 use node::Node;
 pub use node::PARTITION;
-use rng::Rng;
+use whimbrel_testkit::Rng;
 
 const MS: u64 = 1000;
 /// No history is that long: something turns in a circle.
@@ -178,7 +177,7 @@ pub fn run(seed: u64) -> Result<(), String> {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let founders = rng.between(2, 5) as usize;
         let newcomers = if rng.one_in(3) { 1 } else { 0 };
         let nodes = founders + newcomers;

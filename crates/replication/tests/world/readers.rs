@@ -8,9 +8,9 @@ use whimbrel_replication::announced::{self, Announced, EXCEPTED_MAX};
 use whimbrel_replication::readers::{self, Config, Readers};
 use whimbrel_replication::wire::{Account, Announced as Told, Frame};
 
-use super::rng::Rng;
 use super::scenarios::{Scenario, ensure, node};
 use super::{MS, PARTITION, SECOND};
+use whimbrel_testkit::Rng;
 
 const ACCOUNTS: usize = 2;
 
@@ -99,7 +99,7 @@ fn kept(row: Option<&[u8]>, applied: &VersionVector) -> Announced {
 }
 
 pub fn run(seed: u64) -> Result<(), String> {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let nodes = rng.between(2, 4) as usize;
     let mut histories = Histories {
         rng,

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal as _};
 
+use whimbrel_imap::core::Date;
 use zeroize::Zeroizing;
 
 use super::{
@@ -154,26 +155,11 @@ fn tell(config: &Config, question: Question) -> Result<(), Failure> {
     }
 }
 
-/// `2026-11-20`, in UTC. Days since 1970 become a date of the Gregorian calendar by counting from 1 March of the year 0, so that the leap
-/// day is the last of its year.
+/// `2026-11-20`, in UTC.
 fn date(seconds: u64) -> String {
-    /// From 0000-03-01 to 1970-01-01.
-    const DAYS_BEFORE_1970: u64 = 719_468;
-    const DAYS_OF_400_YEARS: u64 = 146_097;
-    let days = seconds / 86_400 + DAYS_BEFORE_1970;
-    let (era, day) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    // Months from March have 153 days in five.
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = era * 400 + year + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day_of_month:02}")
+    let days = i64::try_from(seconds / 86_400).unwrap_or(i64::MAX);
+    let date = Date::from_days_since_epoch(days);
+    format!("{:04}-{:02}-{:02}", date.year(), date.month(), date.day())
 }
 
 #[cfg(test)]

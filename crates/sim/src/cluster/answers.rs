@@ -15,7 +15,8 @@ use super::{
     queries::More,
     seeds::ANSWERED,
 };
-use crate::{client, rng::Rng};
+use crate::client;
+use whimbrel_testkit::Rng;
 
 impl Plan {
     /// In every third seed what names several messages is done in parts.

@@ -17,10 +17,9 @@ use super::{
     movers::Knows,
     queries::More,
 };
-use crate::{
-    client::{self, NAMES},
-    rng::Rng,
-};
+use whimbrel_testkit::Rng;
+
+use crate::client::{self, NAMES};
 
 /// A connection to one node.
 pub(super) struct Client {

@@ -13,7 +13,8 @@ use whimbrel_replication::{
 use whimbrel_service::peers::Clock;
 
 use super::{SECOND, World, network::Event};
-use crate::{node::EPOCH_MICROS, rng::Rng};
+use crate::node::EPOCH_MICROS;
+use whimbrel_testkit::Rng;
 
 /// How long it takes until a node has measured again: pings, and the next look.
 const LOOK_MICROS: u64 = SECOND;

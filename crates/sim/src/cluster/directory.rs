@@ -20,7 +20,8 @@ use super::{
     SECOND, World,
     clients::{Asked, mailbox},
 };
-use crate::{client::NAMES, node::VERIFIER_PREFIX, rng::Rng};
+use crate::{client::NAMES, node::VERIFIER_PREFIX};
+use whimbrel_testkit::Rng;
 
 const GUESTS: [&str; 3] = [
     "guest0@example.org",

@@ -30,7 +30,7 @@ use whimbrel_storage::{
 };
 
 use super::{Plan, SECOND, World};
-use crate::rng::Rng;
+use whimbrel_testkit::Rng;
 
 /// With which disk a node comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

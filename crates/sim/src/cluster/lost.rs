@@ -4,10 +4,9 @@
 //! has told a sender that mail is accepted, or a client that a message is appended, or that flags are set, for which one other node was waited for.
 
 use super::{Disks, HEALING_MICROS_MAX, MS, Plan, SECOND, World};
-use crate::{
-    rng::Rng,
-    world::{Breach, Report},
-};
+use whimbrel_testkit::Rng;
+
+use crate::world::{Breach, Report};
 
 /// Runs one seed.
 ///

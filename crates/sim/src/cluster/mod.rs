@@ -66,10 +66,11 @@ pub use self::{
     losses::Disks,
     seeds::run_seed,
 };
+use whimbrel_testkit::Rng;
+
 use crate::{
     checkers::{axioms::Axioms, modseqs::Modseqs},
     node::{Node, Outcome, Speed},
-    rng::Rng,
     world::{Breach, Report},
 };
 

@@ -15,7 +15,7 @@ use super::{
     losses::Acked,
     queries::More,
 };
-use crate::rng::Rng;
+use whimbrel_testkit::Rng;
 
 /// Once in so many turns of a client that looks at a mailbox.
 const OFTEN: u64 = 8;

@@ -16,7 +16,8 @@ use whimbrel_service::{
 };
 
 use super::{MS, Plan, World, network::Event};
-use crate::{node::all_partitions, rng::Rng};
+use crate::node::all_partitions;
+use whimbrel_testkit::Rng;
 
 /// Between two looks of a node at what it holds.
 const LOOK_MICROS: u64 = 500 * MS;

@@ -16,10 +16,9 @@ use super::{
     losses::Acked,
     names::Did,
 };
-use crate::{
-    client::{self, NAMES},
-    rng::Rng,
-};
+use whimbrel_testkit::Rng;
+
+use crate::client::{self, NAMES};
 
 /// Once in so many turns of a client that looks at a mailbox.
 const OFTEN: u64 = 5;

@@ -1,7 +1,7 @@
 //! Where nodes stand, in seeds whose latencies are as between regions of the world.
 
 use super::MS;
-use crate::rng::Rng;
+use whimbrel_testkit::Rng;
 
 /// One way between regions of public clouds in milliseconds: half of the round trips that their operators and others who measure them publish, rounded. Each
 /// row ends with the region itself: between two of its data centres. In this order: Virginia, Oregon, São Paulo, Ireland, Frankfurt, Stockholm, Cape Town, Dubai, Mumbai, Singapore,

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use whimbrel_service::api::Call;
 
 use super::{MS, Plan, SECOND, World, clients::Asked, network::Event};
-use crate::{client::NAMES, rng::Rng};
+use crate::client::NAMES;
+use whimbrel_testkit::Rng;
 
 /// For so long a node or a disk stands still.
 const STALL_MICROS: (u64, u64) = (SECOND, 60 * SECOND);

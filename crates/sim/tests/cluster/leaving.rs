@@ -1,7 +1,7 @@
 //! Nodes that leave the account's partition and come back, at any moment: what was acknowledged is there, once, and who was a client of one that has left overlooks nothing anywhere.
 
 use whimbrel_service::peers::{Holders, LeftReport, PartitionReport, Phase};
-use whimbrel_sim::rng::Rng;
+use whimbrel_testkit::Rng;
 
 use super::*;
 

@@ -17,10 +17,9 @@ use super::{
     cache::{self, Cache, Place, Resync, View},
     told::Told,
 };
-use crate::{
-    client::{FLAGS_COUNT, KEYWORDS},
-    rng::Rng,
-};
+use whimbrel_testkit::Rng;
+
+use crate::client::{FLAGS_COUNT, KEYWORDS};
 
 /// How much a client can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -39,7 +39,7 @@ use self::{
 use super::{
     MS, Plan, SECOND, World, bodies::REAL_FROM, is_keeping, losses::Acked, network::Event,
 };
-use crate::rng::Rng;
+use whimbrel_testkit::Rng;
 
 /// All is healed: a client must know all after so long, and after so many visits.
 const AGREEING_MICROS_MAX: u64 = 300 * SECOND;

@@ -40,7 +40,7 @@ fn plan(seed: u64, deaths: &[Death]) -> Plan {
 
 /// Each life has random numbers of its own, so that it does not hang on how many the life before it took.
 fn begin(plan: &mut Plan, seed: u64, life: usize) {
-    plan.random = Random(seed ^ (life as u64 + 1) << 40);
+    plan.random = Rng::new(seed ^ (life as u64 + 1) << 40);
     plan.model.swept();
 }
 
@@ -71,7 +71,7 @@ fn work(orders: &str) {
 }
 
 /// Starts a life, kills it, gives how many steps were acknowledged; `None`: it did not come to work.
-fn life(directory: &Path, seed: u64, deaths: &[Death], random: &mut Random) -> Option<u64> {
+fn life(directory: &Path, seed: u64, deaths: &[Death], random: &mut Rng) -> Option<u64> {
     let mut orders = format!("{} {seed}", directory.display());
     for (steps, commits) in deaths {
         orders += &format!(" {steps}:{commits}");
@@ -110,7 +110,7 @@ fn life(directory: &Path, seed: u64, deaths: &[Death], random: &mut Random) -> O
 }
 
 /// Tears the newest journal somewhere behind what was synced: by the engine, or by the tree before it moved something into a table.
-fn lose_power(path: &Path, random: &mut Random) {
+fn lose_power(path: &Path, random: &mut Rng) {
     let directory = Directory::open(path).unwrap();
     if !directory.is_made().unwrap() {
         return;
@@ -135,7 +135,7 @@ fn lose_power(path: &Path, random: &mut Random) {
     }
     let at = safe + random.below(end - safe);
     let file = OpenOptions::new().write(true).open(&newest).unwrap();
-    let bytes = vec![random.bits() as u8; (end - at).min(5_000) as usize];
+    let bytes = vec![random.number() as u8; (end - at).min(5_000) as usize];
     match random.below(3) {
         0 => file.set_len(at).unwrap(),
         1 => file.write_all_at(&vec![0; bytes.len()], at).unwrap(),
@@ -146,7 +146,7 @@ fn lose_power(path: &Path, random: &mut Random) {
 async fn die_again_and_again(seed: u64, seen: &mut Seen) {
     let directory = tempdir();
     let path = directory.path();
-    let mut random = Random(!seed);
+    let mut random = Rng::new(!seed);
     let mut deaths: Vec<Death> = Vec::new();
     for _ in 0..LIVES {
         let steps = life(path, seed, &deaths, &mut random);

@@ -15,9 +15,10 @@ use std::sync::atomic::Ordering;
 
 use fjall::AbstractTree;
 use whimbrel_storage::{BlobStore, BlobWriter, Commit, LogStore, PartitionId, StoreError};
+use whimbrel_testkit::Rng;
 
 use self::model::{Model, compare_blobs, content, found};
-use self::plan::{End, Plan, Random, Step, Upload, Work};
+use self::plan::{End, Plan, Step, Upload, Work};
 use super::damage::findings;
 use super::{TestDisk, config, runtime, tempdir};
 use crate::{Config, Embedded, journal};
@@ -38,21 +39,21 @@ fn seeds(otherwise: u64) -> std::ops::Range<u64> {
 /// How a store is opened: what is fixed when it is made hangs on the seed alone.
 fn configured(path: &Path, seed: u64, life: u64, bulk: bool) -> (Config, Arc<TestDisk>) {
     let (config, disk) = config(path);
-    let mut random = Random(seed);
-    let write_buffer_bytes = random.pick(&[1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10]);
+    let mut random = Rng::new(seed);
+    let write_buffer_bytes = *random.pick(&[1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10]);
     let blobs_compressed = random.one_in(2);
-    let mut random = Random(seed ^ life << 32);
+    let mut random = Rng::new(seed ^ life << 32);
     let config = Config {
         write_buffer_bytes,
         blobs_compressed,
-        background_threads: random.pick(&[1, 2, 3]),
+        background_threads: *random.pick(&[1, 2, 3]),
         chunk_bytes: match bulk {
             true => 4 << 20,
-            false => random.pick(&[4 << 10, 16 << 10, 64 << 10]),
+            false => *random.pick(&[4 << 10, 16 << 10, 64 << 10]),
         },
-        group_bytes_max: random.pick(&[1, 2_000, 1 << 20]),
+        group_bytes_max: *random.pick(&[1, 2_000, 1 << 20]),
         journal_bytes_max: 64 << 20,
-        files_open_max: random.pick(&[10, 128]),
+        files_open_max: *random.pick(&[10, 128]),
         ..config
     };
     (config, disk)

@@ -5,6 +5,7 @@ use whimbrel_storage::{
     BlobInfo, BlobName, Commit, Cut, Hash, LogEntry, LogPosition, Mutation, Origin, PartitionId,
     UploadId,
 };
+use whimbrel_testkit::Rng;
 
 use super::model::{Model, content};
 use crate::seal::TREES;
@@ -15,31 +16,6 @@ const ORIGINS: u64 = 2;
 const KEYS: u64 = 12;
 /// More than a journal takes before the next is begun.
 const BULK_BYTES: usize = 66 << 20;
-
-/// SplitMix64.
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.bits() % end
-    }
-
-    pub(super) fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
-    }
-
-    pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-}
 
 /// Done at once, and waited for.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +64,7 @@ enum Mood {
 }
 
 pub(super) struct Plan {
-    pub(super) random: Random,
+    pub(super) random: Rng,
     pub(super) model: Model,
     uploads: u64,
     mood: Mood,
@@ -111,7 +87,7 @@ impl Upload {
 impl Plan {
     pub(super) fn new(seed: u64) -> Plan {
         Plan {
-            random: Random(seed),
+            random: Rng(seed),
             model: Model::default(),
             uploads: 0,
             mood: Mood::All,
@@ -130,7 +106,7 @@ impl Plan {
                 Mood::Blobs,
                 Mood::Bulk,
             ];
-            self.mood = self.random.pick(&moods[..if bulk { 6 } else { 5 }]);
+            self.mood = *self.random.pick(&moods[..if bulk { 6 } else { 5 }]);
             self.mood_lasts = match self.mood {
                 Mood::Bulk => 1,
                 _ => 1 + self.random.below(12),
@@ -175,7 +151,7 @@ impl Plan {
             });
         }
         if self.random.one_in(4) {
-            let work = self.random.pick(&[Work::Flush, Work::Flush, Work::Merge]);
+            let work = *self.random.pick(&[Work::Flush, Work::Flush, Work::Merge]);
             step.tree = Some((self.random.below(TREES as u64) as usize, work));
         }
         step
@@ -198,16 +174,16 @@ impl Plan {
 
     fn upload(&mut self) -> Upload {
         self.uploads += 1;
-        let bytes = self
+        let bytes = *self
             .random
             .pick(&[0, 1, 500, 4_096, 20_000, 70_000, 200_000]);
         Upload {
             id: UploadId(
-                (u128::from(self.random.bits()) << 64 | u128::from(self.uploads)).to_be_bytes(),
+                (u128::from(self.random.number()) << 64 | u128::from(self.uploads)).to_be_bytes(),
             ),
             bytes: bytes + self.random.below(100) as usize,
-            piece: self.random.pick(&[1_000, 30_000, 1 << 20]),
-            end: self
+            piece: *self.random.pick(&[1_000, 30_000, 1 << 20]),
+            end: *self
                 .random
                 .pick(&[End::Finish, End::Finish, End::Finish, End::Abort, End::Drop]),
         }
@@ -222,8 +198,8 @@ impl Plan {
         let position = log.map_or(LogPosition::EMPTY, |log| log.position);
         let mut next = position.next;
         if matches!(self.mood, Mood::All | Mood::Logs) && !self.random.one_in(3) {
-            let bytes = self.random.pick(&[10, 100, 1_000, 10_000]);
-            let mut batch = self.random.bits().to_be_bytes().to_vec();
+            let bytes = *self.random.pick(&[10, 100, 1_000, 10_000]);
+            let mut batch = self.random.number().to_be_bytes().to_vec();
             batch.resize(bytes, 7);
             let entry = LogEntry {
                 origin,
@@ -260,8 +236,8 @@ impl Plan {
             return Some(if removes {
                 Mutation::Delete { key }
             } else {
-                let bytes = self.random.pick(&[0, 1, 50, 300, 5_000]);
-                let value = vec![self.random.bits() as u8; bytes].into();
+                let bytes = *self.random.pick(&[0, 1, 50, 300, 5_000]);
+                let value = vec![self.random.number() as u8; bytes].into();
                 Mutation::Put { key, value }
             });
         }
@@ -269,7 +245,7 @@ impl Plan {
         if names.is_empty() {
             return None;
         }
-        let blob = self.random.pick(&names);
+        let blob = *self.random.pick(&names);
         let holders = &model.blobs[&blob].holders;
         if removes {
             let (_, holder) = holders.iter().find(|(of, _)| *of == partition)?.clone();
