@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    cargo_toml::{cargo, root},
+    cargo_toml::{self, root},
     json,
     step::Count,
 };
@@ -105,7 +105,8 @@ impl Program {
 
 /// Builds a set, and tells what came of it.
 pub(crate) fn build(set: Set) -> (Count, Vec<Program>) {
-    let mut command = cargo();
+    // Whatever runs beside a build goes first.
+    let mut command = cargo_toml::patient_cargo();
     command
         .args(set.arguments())
         .arg("--message-format=json-render-diagnostics")

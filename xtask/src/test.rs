@@ -6,6 +6,7 @@
 
 use std::{
     process::{Command, Stdio},
+    thread,
     time::Instant,
 };
 
@@ -58,7 +59,7 @@ const BREAKABLE: &[&str] = &["directory", "mailbox", "replication", "sim"];
 const MUTANTS: &str = "mutants::broken_rules_are_noticed";
 
 /// Jobs that take longest. They begin first, so that all cores have work until the end.
-const FIRST: &[&str] = &["clusters", "sim tests", "storage-embedded units"];
+const FIRST: &[&str] = &["clippy", "storage-embedded units", "clusters", "sim tests"];
 
 /// A job or step below this is not worth a line of the table.
 const SHOWN_SECONDS_MIN: f64 = 3.0;
@@ -97,12 +98,16 @@ impl Table {
         self.add(name, || (step(), Vec::new()));
     }
 
-    fn jobs(&mut self, name: &str, jobs: Vec<Job>, at_once: usize) {
+    fn jobs(&mut self, name: &str, jobs: impl FnOnce() -> Vec<Done>) {
         self.add(name, || {
-            let done = jobs::run(jobs, at_once);
-            let sum = done
-                .iter()
-                .fold(Count::default(), |sum, done| sum.plus(done.count));
+            let done = jobs();
+            // Nothing to run is no success: its build has failed.
+            let none = if done.is_empty() {
+                Count::FAILED
+            } else {
+                Count::default()
+            };
+            let sum = done.iter().fold(none, |sum, done| sum.plus(done.count));
             (sum, done)
         });
     }
@@ -142,16 +147,22 @@ fn fast(table: &mut Table) {
     });
     let programs = build(table, "build", Set::Units);
     let jobs = test_jobs(&programs, Tier::Fast);
-    table.jobs("tests", jobs, jobs::cores());
+    table.jobs("tests", || jobs::run(jobs, jobs::cores()));
 }
 
 fn default(table: &mut Table) {
-    let (served, simulated) = (
-        build(table, "build", Set::Served),
-        build(table, "build, optimized", Set::Simulated),
-    );
-    let mut jobs = Vec::new();
+    let served = build(table, "build", Set::Served);
+    // Tests that wait leave room for a compiler, which is told to leave room for them.
+    let (simulated, done) = thread::scope(|scope| {
+        let jobs = end_to_end_jobs(&served, Tier::Default);
+        let waiting = scope.spawn(|| jobs::run(jobs, 1));
+        let simulated = build(table, "build, optimized", Set::Simulated);
+        (simulated, waiting.join().unwrap_or_default())
+    });
+    table.jobs("end to end, since then", || done);
+    let mut jobs = vec![Job::new("clippy", clippy(), Counting::Status)];
     jobs.extend(sim_job(&simulated, "clusters", &["--seeds", CLUSTERS]));
+    jobs.extend(sim_job(&simulated, "one node", &["--node-seeds", NODES]));
     jobs.extend(test_jobs(&simulated, Tier::Default));
     let share = format!("{}/{MUTANT_SHARES}", share());
     println!("mutants: share {share}");
@@ -160,19 +171,12 @@ fn default(table: &mut Table) {
         job.command.env("WHIMBREL_MUTANTS_SHARE", &share);
         jobs.push(job);
     }
-    jobs.extend(sim_job(&simulated, "one node", &["--node-seeds", NODES]));
     jobs.extend(test_jobs(&served, Tier::Default));
     jobs.sort_by_key(|job| {
-        FIRST
-            .iter()
-            .position(|first| *first == job.name)
-            .unwrap_or(FIRST.len())
+        let long = FIRST.iter().position(|first| *first == job.name);
+        long.unwrap_or(FIRST.len())
     });
-    table.jobs("tests", jobs, jobs::cores());
-    // Tests that wait leave room for what computes.
-    let mut jobs = end_to_end_jobs(&served, Tier::Default);
-    jobs.push(Job::new("clippy", clippy(), Counting::Status));
-    table.jobs("end to end, clippy", jobs, 2);
+    table.jobs("tests, clippy", || jobs::run(jobs, jobs::cores()));
 }
 
 fn long(table: &mut Table) {
@@ -188,7 +192,7 @@ fn long(table: &mut Table) {
         set_server(&mut job.command, &served);
         job
     }));
-    table.jobs("tests", jobs, jobs::cores());
+    table.jobs("tests", || jobs::run(jobs, jobs::cores()));
     table.step("examples in documents", || {
         let mut command = cargo();
         command.args(["test", "--doc", "--workspace", "--all-features"]);
@@ -200,7 +204,7 @@ fn long(table: &mut Table) {
     for job in &mut jobs {
         job.command.env(older::VARIABLE, &older);
     }
-    table.jobs("end to end", jobs, 1);
+    table.jobs("end to end", || jobs::run(jobs, 1));
     let sim = |arguments: &[&str]| {
         sim_job(&simulated, "sim", arguments).map_or(Count::FAILED, |mut job| {
             step::run(&mut job.command, job.counting)
