@@ -87,7 +87,7 @@ impl Upload {
 impl Plan {
     pub(super) fn new(seed: u64) -> Plan {
         Plan {
-            random: Rng(seed),
+            random: Rng::new(seed),
             model: Model::default(),
             uploads: 0,
             mood: Mood::All,
