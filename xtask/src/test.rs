@@ -141,10 +141,6 @@ pub(crate) fn run(tier: Tier) -> Count {
 }
 
 fn fast(table: &mut Table) {
-    table.step("clippy", || {
-        let mut command = clippy();
-        step::run(&mut command, Counting::Status)
-    });
     let programs = build(table, "build", Set::Units);
     let jobs = test_jobs(&programs, Tier::Fast);
     table.jobs("tests", || jobs::run(jobs, jobs::cores()));
