@@ -30,21 +30,7 @@ pub(crate) fn root() -> PathBuf {
 
 /// The cargo that runs us, or the one on the path.
 pub(crate) fn cargo() -> Command {
-    prepared(Command::new(program()))
-}
-
-/// The same at a low priority.
-pub(crate) fn patient_cargo() -> Command {
-    let mut command = Command::new("nice");
-    command.args(["-n", "10"]).arg(program());
-    prepared(command)
-}
-
-fn program() -> std::ffi::OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
-}
-
-fn prepared(mut command: Command) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     // What cargo says of this package to the one that it runs: a build script that reads one of these (ring's does) would be run again, and all that rests on it built again.
     for (name, _) in std::env::vars_os() {

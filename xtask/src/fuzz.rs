@@ -10,6 +10,7 @@ use std::{fs, path::Path, process::Command};
 
 use crate::{
     cargo_toml::{self, cargo},
+    programs,
     step::{self, Count, Counting},
 };
 
@@ -76,7 +77,7 @@ pub(crate) fn run(arguments: &[&str]) -> Count {
     if built.failed > 0 {
         return built;
     }
-    let programs = target_directory(&root).join(&host).join("release");
+    let programs = programs::target_of(&root).join(&host).join("release");
     let mut count = Count::default();
     for (name, words) in targets {
         count = count.plus(one(&root, &programs, name, *words, seconds));
@@ -115,11 +116,6 @@ fn one(root: &Path, programs: &Path, name: &str, words: Option<&str>, seconds: u
     }
     command.arg(root.join("corpus").join(name));
     step::run(&mut command, Counting::Status)
-}
-
-/// Where cargo puts what it builds in the workspace of the targets.
-fn target_directory(root: &Path) -> std::path::PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into)
 }
 
 /// The machine's triple, as rustc calls it.

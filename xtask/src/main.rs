@@ -28,7 +28,7 @@ use test::Tier;
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test                     everything CI runs: installs what it needs, some 20 minutes on two cores
-  test --fast              unit tests and checks; no packages, no clippy, no simulator, no server
+  test --fast              checks and tests without packages, clippy, simulator, end-to-end tests
   test --long              everything: all clients, all mutants, proofs, 5,000 clusters, fuzzers; hours
   imports                  which crate imports which, and purity
   purity                   that the pure crates are pure, alone

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    cargo_toml::{self, root},
+    cargo_toml::{cargo, root},
     json,
     step::Count,
 };
@@ -105,8 +105,7 @@ impl Program {
 
 /// Builds a set, and tells what came of it.
 pub(crate) fn build(set: Set) -> (Count, Vec<Program>) {
-    // Whatever runs beside a build goes first.
-    let mut command = cargo_toml::patient_cargo();
+    let mut command = cargo();
     command
         .args(set.arguments())
         .arg("--message-format=json-render-diagnostics")
@@ -172,8 +171,13 @@ fn program(message: &str) -> Option<Program> {
 
 /// Where cargo puts what it builds.
 pub(crate) fn target() -> PathBuf {
+    target_of(&root())
+}
+
+/// The same of a workspace.
+pub(crate) fn target_of(workspace: &Path) -> PathBuf {
     let named = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    root().join(named)
+    workspace.join(named)
 }
 
 #[cfg(test)]

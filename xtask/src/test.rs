@@ -6,7 +6,6 @@
 
 use std::{
     process::{Command, Stdio},
-    thread,
     time::Instant,
 };
 
@@ -49,7 +48,7 @@ const FUZZ_SECONDS: &str = "60";
 /// Commands of random clients in the long tier.
 const COMMANDS_LONG: &str = "20000";
 
-/// Tests of one program that wait for sockets and disks, at a time. They use half of two cores when there are four of them.
+/// End-to-end tests at a time: four of them, which wait for sockets and disks, keep two cores busy.
 const END_TO_END_AT_ONCE: &str = "4";
 
 /// The crates with rules that can be broken at run time.
@@ -147,15 +146,10 @@ fn fast(table: &mut Table) {
 }
 
 fn default(table: &mut Table) {
-    let served = build(table, "build", Set::Served);
-    // Tests that wait leave room for a compiler, which is told to leave room for them.
-    let (simulated, done) = thread::scope(|scope| {
-        let jobs = end_to_end_jobs(&served, Tier::Default);
-        let waiting = scope.spawn(|| jobs::run(jobs, 1));
-        let simulated = build(table, "build, optimized", Set::Simulated);
-        (simulated, waiting.join().unwrap_or_default())
-    });
-    table.jobs("end to end, since then", || done);
+    let (served, simulated) = (
+        build(table, "build", Set::Served),
+        build(table, "build, optimized", Set::Simulated),
+    );
     let mut jobs = vec![Job::new("clippy", clippy(), Counting::Status)];
     jobs.extend(sim_job(&simulated, "clusters", &["--seeds", CLUSTERS]));
     jobs.extend(sim_job(&simulated, "one node", &["--node-seeds", NODES]));
@@ -173,6 +167,8 @@ fn default(table: &mut Table) {
         long.unwrap_or(FIRST.len())
     });
     table.jobs("tests, clippy", || jobs::run(jobs, jobs::cores()));
+    let jobs = end_to_end_jobs(&served, Tier::Default);
+    table.jobs("end to end", || jobs::run(jobs, 1));
 }
 
 fn long(table: &mut Table) {
@@ -194,11 +190,15 @@ fn long(table: &mut Table) {
         command.args(["test", "--doc", "--workspace", "--all-features"]);
         step::run(&mut command, Counting::CargoTest)
     });
-    let (built, older) = older::build();
-    table.step("older version", || built);
+    let mut older = None;
+    table.step("older version", || {
+        let (built, program) = older::build();
+        older = Some(program);
+        built
+    });
     let mut jobs = end_to_end_jobs(&served, Tier::Long);
-    for job in &mut jobs {
-        job.command.env(older::VARIABLE, &older);
+    for (job, older) in jobs.iter_mut().zip(&older) {
+        job.command.env(older::VARIABLE, older);
     }
     table.jobs("end to end", || jobs::run(jobs, 1));
     let sim = |arguments: &[&str]| {
@@ -208,14 +208,7 @@ fn long(table: &mut Table) {
     };
     table.step("clusters", || sim(&["--seeds", CLUSTERS_LONG]));
     table.step("one node", || sim(&["--node-seeds", NODES_LONG]));
-    table.step("mutants", || {
-        with_mutants(&simulated, None)
-            .map(|program| {
-                let mut job = mutants_job(program);
-                step::run(&mut job.command, job.counting)
-            })
-            .fold(Count::default(), Count::plus)
-    });
+    table.step("mutants", || mutants(&[]));
     table.step("proofs", proofs::run);
     table.step("fuzzers", || fuzz::run(&["--seconds", FUZZ_SECONDS]));
 }
@@ -292,13 +285,14 @@ fn set_server(command: &mut Command, programs: &[Program]) {
     }
 }
 
-/// Breaks each rule on purpose and sees it caught. A crate's name may come first; then names of rules.
+/// Breaks each rule on purpose and sees it caught. A crate's name may come first; then names of rules, which are those of the mailbox without a crate.
 pub(crate) fn mutants(arguments: &[&str]) -> Count {
     let first = arguments
         .first()
         .and_then(|first| first.strip_prefix("whimbrel-"));
-    let only = first.filter(|first| BREAKABLE.contains(first));
-    let rules = &arguments[usize::from(only.is_some())..];
+    let named = first.filter(|first| BREAKABLE.contains(first));
+    let rules = &arguments[usize::from(named.is_some())..];
+    let only = named.or((!rules.is_empty()).then_some("mailbox"));
     let (built, programs) = programs::build(Set::Simulated);
     with_mutants(&programs, only)
         .map(|program| {
