@@ -3,7 +3,9 @@
 //! Each is a pure state. An operation changes it with the [`Context`] of that operation; `join` needs the version
 //! vectors of both sides, because a dot that one side lacks although its vector covers it was removed there.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::ops::RangeBounds;
 
 use smallvec::SmallVec;
 
@@ -270,6 +272,15 @@ impl<K: Ord + Clone> OrMap<K> {
     /// The keys in order, with their dots.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &DotSet)> {
         self.0.iter()
+    }
+
+    /// The keys of a range, in order.
+    pub fn range<'a, Q>(&'a self, range: impl RangeBounds<Q>) -> impl Iterator<Item = &'a K>
+    where
+        K: Borrow<Q> + 'a,
+        Q: Ord + ?Sized,
+    {
+        self.0.range(range).map(|(key, _)| key)
     }
 
     /// An operation adds the key.

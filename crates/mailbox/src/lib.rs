@@ -33,6 +33,7 @@ pub mod fuzz;
 mod ids;
 mod lacking;
 mod lineage;
+mod listing;
 mod load;
 mod merge;
 mod name;
@@ -54,6 +55,7 @@ mod walk;
 pub use flags::{Flag, Flags, KEYWORD_BYTES_MAX, KEYWORDS_MAX, Keyword};
 pub use ids::{AccountId, BlobName, EntryId, EntryTag, MailboxId, MessageId, Order};
 pub use lineage::{Renewal, Renewed};
+pub use listing::{Below, ListedName, PageSize};
 pub use name::{MailboxName, NAME_BYTES_MAX, NAME_DEPTH_MAX, NameError};
 pub use op::{
     Append, BoxRemoval, Claim, CopyEntry, CreateMailbox, Date, DecodeError, Deliver, Message,
@@ -63,7 +65,7 @@ pub use plan::{
     At, CLAIMS_PER_OP_MAX, Copied, Created, Delivered, MAILBOXES_MAX, Moved, NewMessage, Plan,
     PlanError, Renamed, StoreMode, Stored, Takeover,
 };
-pub use read::{NameInfo, Row, Standing, Status};
+pub use read::{NameInfo, Row, Standing, Status, Usage};
 pub use recent::Recent;
 pub use record::CLAIMS_KEPT_MAX;
 pub use replica::{

@@ -176,8 +176,7 @@ impl Replica {
             bits: Default::default(),
         });
         if self.records[slot].alive() {
-            self.boxes[mailbox].living += 1;
-            self.records[slot].bits.living = true;
+            self.lives(slot, mailbox, true);
         }
     }
 

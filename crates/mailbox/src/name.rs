@@ -91,6 +91,12 @@ impl MailboxName {
             .map(|(parent, _)| Self(parent.into()))
     }
 
+    /// The names above this one, the highest first.
+    pub fn parents(&self) -> impl Iterator<Item = Self> {
+        let ends = self.0.match_indices(Self::SEPARATOR);
+        ends.map(|(at, _)| Self(self.0[..at].into()))
+    }
+
     /// Whether this lies below `other`, at any depth.
     pub fn is_below(&self, other: &Self) -> bool {
         self.0
@@ -106,6 +112,13 @@ impl MailboxName {
             }
             _ => Ok(self.clone()),
         }
+    }
+}
+
+/// Ordered as the text is.
+impl std::borrow::Borrow<str> for MailboxName {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Status {
     pub deleted: u32,
     /// SIZE, in bytes.
     pub size: u64,
+    /// The size of those that are deleted, in bytes.
+    pub deleted_size: u64,
     /// How many do not end with CRLF.
     pub open_ends: u32,
     /// UIDNEXT. Call [`Replica::announce`] before it is told.
@@ -44,6 +46,15 @@ pub struct Status {
     pub highestmodseq: u64,
     /// MAILBOXID
     pub id: MailboxId,
+}
+
+/// What an account holds: messages that are not shown yet, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Messages; each copy is one.
+    pub messages: u64,
+    /// Their sizes.
+    pub bytes: u64,
 }
 
 /// One shown message.
@@ -112,6 +123,16 @@ impl Replica {
         names
     }
 
+    /// How many names exist.
+    pub fn names_count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// What the account holds.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
     /// Whether a mailbox bears the name.
     pub fn exists(&self, name: &MailboxName) -> bool {
         self.names.contains_key(name)
@@ -159,6 +180,7 @@ impl Replica {
             unseen: 0,
             deleted: 0,
             size: 0,
+            deleted_size: 0,
             open_ends: 0,
             uidnext: self.uidnext(name),
             uidvalidity: self.uidvalidity(),
@@ -170,6 +192,7 @@ impl Replica {
             status.unseen += record.unseen.len() as u32;
             status.deleted += record.deleted.len() as u32;
             status.size += record.size;
+            status.deleted_size += record.deleted_size;
             status.open_ends += record.open_ends;
         }
         Some(status)

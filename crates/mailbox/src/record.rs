@@ -309,6 +309,8 @@ pub(crate) struct BoxRecord {
     pub(crate) unseen: Uids,
     /// UIDs of shown messages with `\Deleted`: EXPUNGE looks at no other.
     pub(crate) deleted: Uids,
+    /// The sizes of these, in bytes.
+    pub(crate) deleted_size: u64,
     /// UIDs of shown messages with `\Flagged`.
     pub(crate) flagged: Uids,
     /// Registers of keywords that a message shown in it has, or has had since the account was loaded; not more than
@@ -344,6 +346,7 @@ impl BoxRecord {
             list: Uids::default(),
             unseen: Uids::default(),
             deleted: Uids::default(),
+            deleted_size: 0,
             flagged: Uids::default(),
             keywords: BTreeSet::new(),
             size: 0,

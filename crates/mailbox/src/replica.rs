@@ -14,7 +14,9 @@ use crate::lacking::BODY_PATIENCE_MICROS;
 use crate::lineage::Lineage;
 use crate::record::{BoxRecord, CLAIMS_KEPT_MAX, FIRST_KEYWORD, Record};
 use crate::slab::Slab;
-use crate::{AccountId, BlobName, Flag, Flags, Keyword, MailboxId, MailboxName, MessageId, RowKey};
+use crate::{
+    AccountId, BlobName, Flag, Flags, Keyword, MailboxId, MailboxName, MessageId, RowKey, Usage,
+};
 
 /// So long a claim waits for peers at most, however often its message was claimed before: the shortest first wait (100 ms, `replication::readers`), doubled
 /// once for each superseded claim that is kept, so that it is reached on every link. Longer than any way there and back that is not a fault, shorter than clients wait
@@ -263,6 +265,8 @@ pub struct Replica {
     pub(crate) box_by_id: BTreeMap<MailboxId, u32>,
     pub(crate) keywords: Vec<Keyword>,
     pub(crate) keyword_numbers: BTreeMap<Keyword, u32>,
+    /// Of records that live.
+    pub(crate) usage: Usage,
     /// Superseded claims of living placements.
     pub(crate) older: BTreeMap<u32, u32>,
     /// How many records have this origin, where it is more than one, or where the origin has but a tombstone.
@@ -339,6 +343,7 @@ impl Replica {
             box_by_id: BTreeMap::new(),
             keywords: Vec::new(),
             keyword_numbers: BTreeMap::new(),
+            usage: Usage::default(),
             older: BTreeMap::new(),
             origins: BTreeMap::new(),
             hidden: BTreeMap::new(),

@@ -191,8 +191,7 @@ impl Replica {
         let record = &mut self.records[slot];
         let (alive, view_box, mailbox) = (record.alive(), record.view_box, record.mailbox);
         if record.bits.living && (!alive || view_box != mailbox) {
-            record.bits.living = false;
-            self.boxes[view_box].living -= 1;
+            self.lives(slot, view_box, false);
             self.touch_box(view_box);
         } else if view_box != mailbox
             && self.hidden_boxes.contains_key(&view_box)
@@ -203,8 +202,7 @@ impl Replica {
         }
         let record = &mut self.records[slot];
         if alive && !record.bits.living {
-            record.bits.living = true;
-            self.boxes[mailbox].living += 1;
+            self.lives(slot, mailbox, true);
             if self.boxes[mailbox].living == 1 {
                 self.touch_box(mailbox);
             }
@@ -214,6 +212,22 @@ impl Replica {
         } else if !broken("hidden-since-not-restarted") || !self.hidden.contains_key(&slot) {
             // Any operation that names a hidden record begins its time anew.
             self.hidden.insert(slot, telling.hidden_at());
+        }
+    }
+
+    /// A message lives in a mailbox, or no longer.
+    pub(crate) fn lives(&mut self, slot: u32, mailbox: u32, lives: bool) {
+        let record = &mut self.records[slot];
+        record.bits.living = lives;
+        let (living, size) = (&mut self.boxes[mailbox].living, u64::from(record.size));
+        if lives {
+            *living += 1;
+            self.usage.messages += 1;
+            self.usage.bytes += size;
+        } else {
+            *living -= 1;
+            self.usage.messages -= 1;
+            self.usage.bytes -= size;
         }
     }
 
@@ -268,6 +282,12 @@ impl Replica {
         let flagged = shown && record.has(FLAGGED);
         let mailbox = &mut self.boxes[record.view_box];
         let bits = &mut record.bits;
+        let size = u64::from(record.size);
+        match (bits.deleted, deleted) {
+            (false, true) => mailbox.deleted_size += size,
+            (true, false) => mailbox.deleted_size -= size,
+            _ => {}
+        }
         for (is_in, belongs, uids) in [
             (&mut bits.unseen, unseen, &mut mailbox.unseen),
             (&mut bits.deleted, deleted, &mut mailbox.deleted),

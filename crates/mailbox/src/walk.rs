@@ -103,6 +103,11 @@ impl Shown<'_> {
         record.modseq.max(mailbox.base_modseq)
     }
 
+    /// Its size, in bytes.
+    pub fn size(&self) -> u32 {
+        self.record().size
+    }
+
     /// Whether it has `\Deleted`.
     pub fn is_deleted(&self) -> bool {
         self.record().bits.deleted

@@ -19,11 +19,12 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use whimbrel_cluster::Handle;
 use whimbrel_crdt::{Hash, Incarnation};
+use whimbrel_mailbox::AccountId;
 use whimbrel_service::{
     admin::AdminReply,
     api::Reply,
     log::store_partition,
-    machine::{Input, Machine, Note, Output, RequestId, Ticket},
+    machine::{Building, Input, Machine, Note, Output, RequestId, Ticket},
     peers::{
         Entry, Frame, LogEnd, Page, PeerInput, PeerOutput, Snapshot, Stream,
         state::{Fixing, LOOKED_AT},
@@ -41,11 +42,15 @@ use crate::{
     node::random,
     password::Verifier,
     registry::Registry,
-    switchboard::{FromPeer, Inbox, Question, Switchboard, Work},
+    switchboard::{FromPeer, Inbox, QUESTIONS_MAX, Question, Switchboard, Work},
+    turns::Turns,
 };
 
 /// Pages of a scan that wait for the machine: the scan goes on when it has taken them.
 const PAGES_MAX: usize = 4;
+
+/// How long a machine goes on before other tasks have their chance.
+const SLICE: Duration = Duration::from_millis(1);
 
 /// Called with the reason when the node has to stop. It should not return; if it does (in tests), nothing more happens.
 pub type Fatal = Arc<dyn Fn(&str) + Send + Sync>;
@@ -102,6 +107,8 @@ pub(crate) struct Actor<M, S> {
     machine: M,
     shared: Arc<Shared<S>>,
     inbox: Inbox,
+    /// Questions that were taken out of the inbox, by account.
+    questions: Turns<Option<AccountId>, Question>,
     pages: mpsc::Receiver<(Input, Work)>,
     to_pages: mpsc::Sender<(Input, Work)>,
     next_request: u64,
@@ -178,6 +185,7 @@ where
             machine,
             shared,
             inbox,
+            questions: Turns::new(),
             pages,
             to_pages,
             next_request: 0,
@@ -192,20 +200,34 @@ where
 
     /// Runs until nobody can reach it, or the node stops.
     pub(crate) async fn run(mut self) {
-        let _guard = PanicStops {
-            name: self.name,
-            fatal: Arc::clone(&self.shared.fatal),
-        };
+        let _guard = self.stops();
         let mut alarm = Alarm::new();
         if self.carry_out().is_err() {
             return;
         }
+        let mut since = Instant::now();
         loop {
+            if since.elapsed() >= SLICE {
+                // A thread of the runtime is not this machine's alone.
+                tokio::task::yield_now().await;
+                since = Instant::now();
+            }
             alarm.set(&self.shared.clock, self.machine.deadline());
+            if self.sort_questions().is_err() {
+                return;
+            }
             // No order among the branches: each gets its turn whatever the others bring.
             let (input, _work) = tokio::select! {
                 Some(input) = self.inbox.inputs.recv() => input,
-                Some(question) = self.inbox.questions.recv() => self.question(question),
+                () = std::future::ready(()), if !self.questions.is_empty() => {
+                    let Some(question) = self.questions.next() else {
+                        continue;
+                    };
+                    self.question(question)
+                }
+                Some(question) = self.inbox.questions.recv(), if self.questions.is_empty() => {
+                    self.question(question)
+                }
                 Some(page) = self.pages.recv() => page,
                 Some(told) = self.inbox.peers.recv() => match told {
                     FromPeer::Told(input, handle) => self.of_peer(input, handle),
@@ -239,6 +261,25 @@ where
                 return;
             }
         }
+    }
+
+    /// Takes questions out of the inbox, so that accounts take turns. A session's last word is heard at once: all that it asked before was answered.
+    fn sort_questions(&mut self) -> Result<(), Dead> {
+        while self.questions.len() < QUESTIONS_MAX
+            && let Ok(question) = self.inbox.questions.try_recv()
+        {
+            match question {
+                Question::Hangup(session, _work) => {
+                    let input = Input::Hangup(session);
+                    self.machine.handle(self.shared.clock.now(), input);
+                    self.carry_out().and_then(|()| self.send())?;
+                }
+                Question::Call(..) | Question::Admin(..) => {
+                    self.questions.push(question.account(), question);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Tells the machine of all commits that are done. They go before what is new: one input may bring several commits, and if these had only their turn with the
@@ -304,6 +345,13 @@ where
         }
     }
 
+    fn stops(&self) -> PanicStops {
+        PanicStops {
+            name: self.name,
+            fatal: Arc::clone(&self.shared.fatal),
+        }
+    }
+
     fn die(&self, reason: &str) -> Dead {
         (self.shared.fatal)(&format!("{}: {reason}", self.name));
         Dead
@@ -315,6 +363,12 @@ where
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Commit(ticket, commit) => self.commit(ticket, commit),
+                Output::Build(ticket, building) => {
+                    self.build(ticket, building);
+                }
+                Output::Discard(replica) => {
+                    tokio::task::spawn_blocking(move || drop(replica));
+                }
                 Output::Load {
                     ticket,
                     partition,
@@ -529,12 +583,9 @@ where
         let shared = Arc::clone(&self.shared);
         let pages = self.to_pages.clone();
         let work = self.shared.board.work().begin();
-        let name = self.name;
+        let guard = self.stops();
         tokio::spawn(async move {
-            let _guard = PanicStops {
-                name,
-                fatal: Arc::clone(&shared.fatal),
-            };
+            let _guard = guard;
             let Ok(_place) = shared.loads.acquire().await else {
                 return;
             };
@@ -572,16 +623,32 @@ where
         });
     }
 
+    fn build(&self, ticket: Ticket, building: Building) {
+        let shared = Arc::clone(&self.shared);
+        let (pages, work) = (self.to_pages.clone(), self.shared.board.work().begin());
+        let guard = self.stops();
+        tokio::spawn(async move {
+            let Ok(_place) = shared.loads.acquire().await else {
+                return;
+            };
+            let built = tokio::task::spawn_blocking(move || {
+                let _guard = guard;
+                Input::Built(ticket, building.run())
+            });
+            // One that panicked has stopped the node. The machine is gone only then, too.
+            if let Ok(built) = built.await {
+                let _ = pages.send((built, work)).await;
+            }
+        });
+    }
+
     fn load(&self, ticket: Ticket, partition: PartitionId, from: Vec<u8>, to: Vec<u8>) {
         let shared = Arc::clone(&self.shared);
         let pages = self.to_pages.clone();
         let work = self.shared.board.work().begin();
-        let name = self.name;
+        let guard = self.stops();
         tokio::spawn(async move {
-            let _guard = PanicStops {
-                name,
-                fatal: Arc::clone(&shared.fatal),
-            };
+            let _guard = guard;
             let Ok(_place) = shared.loads.acquire().await else {
                 return;
             };

@@ -131,7 +131,7 @@ impl World {
 }
 
 fn call() -> Call {
-    Call::mailbox(AccountId([7; 16]), MailboxCall::List)
+    Call::mailbox(AccountId([7; 16]), MailboxCall::list())
 }
 
 fn put(key: &str) -> Commit {

@@ -105,6 +105,7 @@ pub(crate) fn is_long(call: &Call) -> bool {
             MailboxCall::Rows { uids, .. } | MailboxCall::Store { uids, .. } => {
                 uids.len() > ROWS_FREE
             }
+            MailboxCall::List { .. } => true,
             MailboxCall::Flagged { from, to, .. } => to.saturating_sub(*from) as usize >= ROWS_FREE,
             _ => false,
         },

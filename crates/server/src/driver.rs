@@ -15,7 +15,7 @@ use std::{
 use rustls::ServerConfig;
 use tokio::{
     net::TcpStream,
-    sync::{Semaphore, oneshot},
+    sync::{OwnedMutexGuard, Semaphore, oneshot},
     time::{Instant, sleep, sleep_until},
 };
 use whimbrel_frontend::session::{Action, Handover, Note, Session, Tls};
@@ -116,6 +116,8 @@ struct Driver<S: Store> {
     out: Vec<u8>,
     /// Of the memory for answers, from the first long one on until the client is waited for.
     share: Option<Share>,
+    /// A slice of long work is being done: no other session of the account does one.
+    slice: Option<OwnedMutexGuard<()>>,
     /// The call under way, or the last one, names the blobs that were uploaded.
     naming: bool,
     /// When what is held back goes out although the answer is not there.
@@ -179,6 +181,7 @@ impl<S: Store> Connection<S> {
             transport: Some(transport),
             out: Vec::new(),
             share: None,
+            slice: None,
             naming: false,
             flush_at: None,
             at_end: false,
@@ -319,7 +322,13 @@ impl<S: Store> Driver<S> {
 
     /// Carries out what the session wants; true when it wants to close.
     async fn act(&mut self) -> Result<bool, End> {
-        while let Some(action) = self.session.poll(self.context.clock.now()) {
+        loop {
+            let action = self.session.poll(self.context.clock.now());
+            // What took long was done in there.
+            self.slice = None;
+            let Some(action) = action else {
+                return Ok(false);
+            };
             match action {
                 Action::Send(bytes) => {
                     if self.out.is_empty() {
@@ -335,6 +344,9 @@ impl<S: Store> Driver<S> {
                 Action::Call(call) => self.call(call).await?,
                 Action::Yield => {
                     tokio::task::yield_now().await;
+                    if let Some(slice) = self.registered.slice() {
+                        self.slice = Some(Arc::clone(slice).lock_owned().await);
+                    }
                     self.interrupt();
                 }
                 Action::LoggedOut => self.logged_out().await?,
@@ -351,7 +363,6 @@ impl<S: Store> Driver<S> {
                 }
             }
         }
-        Ok(false)
     }
 
     async fn call(&mut self, call: Call) -> Result<(), End> {

@@ -34,4 +34,5 @@ pub mod switchboard;
 pub mod tls;
 pub mod transfer;
 pub mod transport;
+mod turns;
 pub mod waiting;

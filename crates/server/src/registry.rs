@@ -82,6 +82,18 @@ impl Signal {
     }
 }
 
+/// What the sessions of an account share.
+#[derive(Debug, Default)]
+struct Shared {
+    sessions: usize,
+    /// Whose slice of long work it is.
+    slice: Slice,
+}
+
+/// Held while a slice of long work is done: that of an account is done one slice after the other, however many of its sessions have some.
+/// Who waits comes in the order of asking.
+pub type Slice = Arc<tokio::sync::Mutex<()>>;
+
 /// All sessions of the process.
 #[derive(Debug)]
 pub struct Registry {
@@ -90,8 +102,8 @@ pub struct Registry {
     /// Sessions are served by other nodes.
     draining: AtomicBool,
     sessions: [Mutex<HashMap<u64, Arc<Signal>>>; SHARDS],
-    /// Sessions of each account that has one. Never iterated.
-    accounts: Mutex<HashMap<AccountId, usize>>,
+    /// What sessions of an account share, of each that has one. Never iterated.
+    accounts: Mutex<HashMap<AccountId, Shared>>,
     per_account_max: usize,
 }
 
@@ -129,6 +141,7 @@ impl Registry {
             id,
             signal,
             account: None,
+            slice: None,
             registry: Arc::clone(self),
         }
     }
@@ -230,10 +243,17 @@ pub struct Registered {
     /// Its events.
     pub signal: Arc<Signal>,
     account: Option<AccountId>,
+    slice: Option<Slice>,
     registry: Arc<Registry>,
 }
 
 impl Registered {
+    /// What is held while this session does a slice of long work; before the login it does none.
+    #[must_use]
+    pub fn slice(&self) -> Option<&Slice> {
+        self.slice.as_ref()
+    }
+
     /// Another node serves it.
     pub fn passes(&self) {
         self.signal.passes.store(true, Ordering::SeqCst);
@@ -256,11 +276,12 @@ impl Registered {
             .accounts
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let count = accounts.entry(account).or_default();
-        if *count >= self.registry.per_account_max {
+        let shared = accounts.entry(account).or_default();
+        if shared.sessions >= self.registry.per_account_max {
             return false;
         }
-        *count += 1;
+        shared.sessions += 1;
+        self.slice = Some(Arc::clone(&shared.slice));
         self.account = Some(account);
         self.signal.is_now_of(Some(account));
         true
@@ -271,15 +292,16 @@ impl Registered {
         let Some(account) = self.account.take() else {
             return;
         };
+        self.slice = None;
         self.signal.is_now_of(None);
         let mut accounts = self
             .registry
             .accounts
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = accounts.get_mut(&account) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(shared) = accounts.get_mut(&account) {
+            shared.sessions -= 1;
+            if shared.sessions == 0 {
                 accounts.remove(&account);
             }
         }

@@ -7,7 +7,9 @@ use std::{
 
 use tokio::{sync::Semaphore, task::JoinSet};
 use whimbrel_crdt::Incarnation;
+use whimbrel_mailbox::MAILBOXES_MAX;
 use whimbrel_service::{
+    api::Quota,
     auth::{self, Authenticator},
     directory::{self, DirectoryOwner},
     machine::{Input, Machine},
@@ -131,6 +133,7 @@ impl<S: Store> Service<S> {
             slot: identity.slot,
             round: identity.round,
             accounts_bytes_max: config.storage.accounts_bytes_max.bytes() / owners,
+            quota: quota(config),
             waiting_calls_max: config.limits.waiting_calls_max,
             collect_after_seconds: config.storage.collect_after.as_secs(),
             peers,
@@ -190,6 +193,17 @@ impl<S: Store> Service<S> {
 fn tell_clock(machine: &mut impl Machine, clock: Clock, told: Option<peers::Clock>) {
     if let Some(told) = told {
         machine.handle(clock.now(), Input::Peer(PeerInput::Clock(told)));
+    }
+}
+
+/// What each account may hold.
+fn quota(config: &Config) -> Quota {
+    let limit = |of: u64| (of > 0).then_some(of);
+    let of = &config.quota;
+    Quota {
+        bytes_max: limit(of.bytes_max.0),
+        messages_max: limit(of.messages_max as u64),
+        mailboxes_max: limit(of.mailboxes_max as u64).or(Some(MAILBOXES_MAX as u64)),
     }
 }
 

@@ -23,8 +23,8 @@ use whimbrel_service::{
     peers::{Frame, PartitionReport, PeerInput},
 };
 
-/// Questions that wait for one machine before whoever asks next has to wait.
-const QUESTIONS_MAX: usize = 1024;
+/// Questions that wait for one machine before whoever asks next has to wait; as many again wait in turns, account by account.
+pub(crate) const QUESTIONS_MAX: usize = 1024;
 /// Questions for figures that wait for one machine; who comes beyond that gets none.
 const FIGURES_MAX: usize = 16;
 
@@ -55,6 +55,16 @@ pub(crate) enum Question {
     Admin(AdminCall, oneshot::Sender<AdminReply>, Work),
     /// Nobody waits for an answer: a session that goes on has left this account.
     Hangup(SessionId, Work),
+}
+
+impl Question {
+    /// Whose mail it is about.
+    pub(crate) fn account(&self) -> Option<AccountId> {
+        match self {
+            Question::Call(Call::Mailbox { account, .. }, ..) => Some(*account),
+            _ => None,
+        }
+    }
 }
 
 /// What a machine is told of other nodes.

@@ -12,12 +12,12 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 pub use whimbrel_mailbox::{
-    AccountId, BlobName, Date, EntryId, Flag, Flags, Keyword, MailboxId, MailboxName, MessageId,
-    SpecialUse, Uids,
+    AccountId, Below, BlobName, Date, EntryId, Flag, Flags, Keyword, MailboxId, MailboxName,
+    MessageId, SpecialUse, Uids,
 };
 use zeroize::Zeroizing;
 
-pub use self::mailboxes::{Changes, Mailbox, Row, Selected, Since, Status};
+pub use self::mailboxes::{Changes, Mailbox, Quota, Row, Selected, Since, Status, Usage};
 
 /// Names one client session for as long as its connection lasts. Given by the driver, never used twice in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -197,8 +197,17 @@ pub const SCRAM_KEY_BYTES: usize = 32;
 /// Something about one account's mail.
 #[derive(Clone, Debug)]
 pub enum MailboxCall {
-    /// All names: existing mailboxes and subscriptions. [`Reply::Mailboxes`].
-    List,
+    /// A page of the names: existing mailboxes, subscriptions, and what stands above them. [`Reply::Mailboxes`].
+    List {
+        /// Only names below this one; `None`: all.
+        top: Option<MailboxName>,
+        /// The last name of the page before that exists or is subscribed; `None`: from the beginning.
+        after: Option<MailboxName>,
+        /// Whether special uses below a name are asked for ([`Below::special_use`], [`Below::both`]).
+        uses: bool,
+    },
+    /// What the account holds, and what it may. [`Reply::Usage`].
+    Usage,
     /// Figures of one mailbox. [`Reply::Status`].
     Status {
         /// Which.
@@ -392,6 +401,16 @@ pub enum MailboxCall {
 }
 
 impl MailboxCall {
+    /// The first page of the names.
+    #[must_use]
+    pub fn list() -> Self {
+        MailboxCall::List {
+            top: None,
+            after: None,
+            uses: false,
+        }
+    }
+
     /// Whether it is there to change something. Others may change what was told, no more.
     #[must_use]
     pub fn writes(&self) -> bool {
@@ -406,7 +425,8 @@ impl MailboxCall {
             | MailboxCall::Delete { .. }
             | MailboxCall::Rename { .. }
             | MailboxCall::Subscribe { .. } => true,
-            MailboxCall::List
+            MailboxCall::List { .. }
+            | MailboxCall::Usage
             | MailboxCall::Status { .. }
             | MailboxCall::Statuses { .. }
             | MailboxCall::Select { .. }
@@ -468,6 +488,12 @@ pub struct Replaced {
 /// shares its sync with others'. The session asks again for the rest.
 pub const MESSAGES_PER_CALL_MAX: usize = 4096;
 
+/// Names in an answer to [`MailboxCall::List`], about: those that only stand above the last one are not counted.
+pub const NAMES_PER_CALL_MAX: usize = 256;
+
+/// Bytes of the names in it, likewise: what a session holds of a list at a time.
+pub const NAMES_BYTES_PER_CALL_MAX: usize = 64 * 1024;
+
 /// Of [`MailboxCall::Statuses`].
 pub const STATUSES_PER_CALL_MAX: usize = 64;
 
@@ -521,8 +547,15 @@ pub enum Reply {
     NotYours(usize),
     /// To [`Call::Resolve`].
     Resolved(Resolution),
-    /// To [`MailboxCall::List`], ordered by name.
-    Mailboxes(Vec<Mailbox>),
+    /// To [`MailboxCall::List`].
+    Mailboxes {
+        /// Ordered by name. One that neither exists nor is subscribed stands before the first that is below it.
+        names: Vec<Mailbox>,
+        /// Others follow.
+        more: bool,
+    },
+    /// To [`MailboxCall::Usage`].
+    Usage(Usage),
     /// To [`MailboxCall::Status`].
     Status(Status),
     /// To [`MailboxCall::Statuses`].
@@ -635,6 +668,9 @@ pub enum Failure {
     /// A named limit of count or size would be passed.
     #[error("{0}")]
     Limit(&'static str),
+    /// The account would hold more than it may (RFC 9208).
+    #[error("{0}")]
+    OverQuota(&'static str),
     /// Full disk, or the queue is full: temporary.
     #[error("insufficient storage, try again later")]
     Storage,

@@ -752,6 +752,7 @@ impl Machine for DirectoryOwner {
             | Input::NotDelivered(_)
             | Input::NotHere(_)
             | Input::Unfinished(_)
+            | Input::Built(..)
             | Input::Closing(_)
             | Input::Finished(_)
             | Input::QueueRecovered

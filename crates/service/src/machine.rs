@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use whimbrel_crdt::{Incarnation, PartitionId};
-use whimbrel_mailbox::{AccountId, EntryId};
+use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
+use whimbrel_mailbox::{AccountId, EntryId, LoadError, Replica, RowKey};
 use whimbrel_storage::{Commit, StoreError};
 use zeroize::Zeroizing;
 
@@ -81,6 +81,8 @@ pub enum Input {
         /// Whether nothing follows.
         done: bool,
     },
+    /// The answer to [`Output::Build`].
+    Built(Ticket, Result<Box<Replica>, (AccountId, LoadError)>),
     /// A load failed: the message goes to the log. What is damaged is not read again.
     LoadFailed(Ticket, StoreError),
     /// A commit is durable.
@@ -135,6 +137,27 @@ pub enum Input {
     Time,
 }
 
+/// An account that was read, and is to be made of its rows.
+#[derive(Debug)]
+pub struct Building {
+    /// Whose.
+    pub account: AccountId,
+    /// The slot of this node.
+    pub slot: u8,
+    /// As [`Replica::load`] wants them.
+    pub rows: Vec<(RowKey, Vec<u8>)>,
+    /// What its partition had applied when all were read; whatever names the account waits for it.
+    pub applied: VersionVector,
+}
+
+impl Building {
+    /// Makes it, or says of which account some row cannot be read, and which.
+    pub fn run(self) -> Result<Box<Replica>, (AccountId, LoadError)> {
+        let loaded = Replica::load(self.account, self.slot, self.rows, &self.applied);
+        loaded.map(Box::new).map_err(|error| (self.account, error))
+    }
+}
+
 /// What the UIDVALIDITY of an account has to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Least {
@@ -169,6 +192,10 @@ pub enum Output {
         /// First key not wanted.
         to: Vec<u8>,
     },
+    /// Do this on a thread of its own: the time it takes is for the account's owner to decide, and for nobody else to wait for. Answer [`Input::Built`].
+    Build(Ticket, Building),
+    /// Free this, likewise.
+    Discard(Box<Replica>),
     /// The answer to [`Input::Call`].
     Reply(RequestId, Reply),
     /// The answer to [`Input::Admin`].

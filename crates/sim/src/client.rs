@@ -188,7 +188,7 @@ impl Client {
         let which: Vec<Number> = some.iter().map(|known| known.entered).collect();
         let name = view.name.clone();
         match rng.below(40) {
-            0..=1 => read(MailboxCall::List, None),
+            0..=1 => read(MailboxCall::list(), None),
             2..=3 => {
                 let name = any(rng);
                 read(

@@ -827,6 +827,12 @@ impl Node {
                     self.stop(error.to_string());
                 }
             }
+            Output::Build(ticket, building) => {
+                let at = self.time + self.draw(self.speed.read_micros);
+                let built = Input::Built(ticket, building.run());
+                self.at(at, Happening::Input(dest, built));
+            }
+            Output::Discard(replica) => drop(replica),
             Output::Load {
                 ticket,
                 partition,

@@ -936,7 +936,8 @@ fn content(body: u32) -> bytes::Bytes {
 
 fn kind(call: &MailboxCall) -> &'static str {
     match call {
-        MailboxCall::List => "LIST",
+        MailboxCall::List { .. } => "LIST",
+        MailboxCall::Usage => "GETQUOTA",
         MailboxCall::Status { .. } | MailboxCall::Statuses { .. } => "STATUS",
         MailboxCall::Select { .. } => "SELECT",
         MailboxCall::Unselect { .. } => "UNSELECT",

@@ -546,8 +546,8 @@ fn mail_may_come_before_its_account() {
     cluster.withhold(Some(DIRECTORY));
     cluster.link(true);
     cluster.add(0, "bob@example.org", BOB);
-    let list = Call::mailbox(BOB, MailboxCall::List);
-    assert!(matches!(cluster.ask(0, list), Reply::Mailboxes(_)));
+    let list = Call::mailbox(BOB, MailboxCall::list());
+    assert!(matches!(cluster.ask(0, list), Reply::Mailboxes { .. }));
     cluster.pass(3);
     assert!(cluster.rows_of(1, BOB) > 0);
     assert_eq!(cluster.rows_of(1, BOB), cluster.rows_of(0, BOB));
@@ -564,7 +564,7 @@ fn a_removed_account_does_not_come_back() {
         cluster.link(true);
         cluster.add(0, "bob@example.org", BOB);
         let list = |cluster: &mut Cluster, node| {
-            let (account, call) = (BOB, MailboxCall::List);
+            let (account, call) = (BOB, MailboxCall::list());
             cluster.ask(node, Call::mailbox(account, call))
         };
         if opened_before {
@@ -572,7 +572,7 @@ fn a_removed_account_does_not_come_back() {
             cluster.pass(3);
         }
         cluster.withhold(Some(owner::keys::partition_of(BOB)));
-        assert!(matches!(list(&mut cluster, 0), Reply::Mailboxes(_)));
+        assert!(matches!(list(&mut cluster, 0), Reply::Mailboxes { .. }));
         let create = MailboxCall::Create {
             name: MailboxName::new("new").unwrap(),
             special_use: None,

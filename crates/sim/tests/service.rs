@@ -320,7 +320,7 @@ fn evictions_are_counted() {
     for _ in 0..3 {
         world.append("INBOX", "one");
     }
-    let _ = world.mailbox(MailboxCall::List);
+    let _ = world.mailbox(MailboxCall::list());
     let figures = world.node.figures();
     assert!(figures.accounts_evicted >= 2, "{figures:?}");
     assert_eq!(
@@ -332,7 +332,10 @@ fn evictions_are_counted() {
 #[test]
 fn a_new_account_has_its_folders() {
     let mut world = world();
-    let Reply::Mailboxes(mailboxes) = world.mailbox(MailboxCall::List) else {
+    let Reply::Mailboxes {
+        names: mailboxes, ..
+    } = world.mailbox(MailboxCall::list())
+    else {
         panic!()
     };
     let names: Vec<&str> = mailboxes
@@ -343,7 +346,7 @@ fn a_new_account_has_its_folders() {
         assert!(names.contains(&folder), "{folder} in {names:?}");
     }
     assert_eq!(world.status("INBOX").messages, 0);
-    let refused = world.call(Call::mailbox(AccountId([9; 16]), MailboxCall::List));
+    let refused = world.call(Call::mailbox(AccountId([9; 16]), MailboxCall::list()));
     assert!(
         matches!(refused, Reply::Failed(Failure::NoSuchAccount)),
         "{refused:?}"
@@ -801,7 +804,7 @@ fn a_removed_account_takes_its_mail_with_it() {
     world.node.crash(1);
     world.quiet();
     assert!(matches!(
-        world.mailbox(MailboxCall::List),
+        world.mailbox(MailboxCall::list()),
         Reply::Failed(Failure::NoSuchAccount)
     ));
     assert!(matches!(

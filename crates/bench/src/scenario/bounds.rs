@@ -5,12 +5,12 @@
 
 use std::{thread::sleep, time::Duration};
 
-use super::{BOUNDS_USER, Context, LARGE_USER, hostile, large};
+use super::{BOUNDS_USER, Context, LARGE_USER, hostile, large, neighbour};
 use crate::{
     error::{Result, Trouble, expect_equal, wrong},
     imap::Imap,
     mail,
-    measure::Samples,
+    measure::{Row, Samples},
     process::Tree,
     random::Random,
     target::threads,
@@ -41,6 +41,15 @@ pub struct Bounds {
     /// Of a line, or a list of literals, that has no end, each session sends so much, in MiB
     #[arg(long, default_value_t = 64, value_name = "MIB")]
     pub endless_mib: usize,
+    /// Connections of one account that does the worst it can while another one works
+    #[arg(long, default_value_t = 200, value_name = "COUNT")]
+    pub attackers: usize,
+    /// Its mailboxes
+    #[arg(long, default_value_t = 9_000, value_name = "COUNT")]
+    pub names: usize,
+    /// The other one's NOOP, APPEND and deliveries take no longer (p99), in milliseconds; 0: no bound
+    #[arg(long, default_value_t = 250, value_name = "MS")]
+    pub neighbour_ms_max: u64,
     /// Idle sessions
     #[arg(long, default_value_t = 1_000, value_name = "COUNT")]
     pub idle: usize,
@@ -58,6 +67,9 @@ impl Bounds {
             sessions: 6,
             clients: 10,
             endless_mib: 8,
+            attackers: 10,
+            names: 100,
+            neighbour_ms_max: 0,
             idle: 50,
         }
     }
@@ -107,22 +119,56 @@ pub fn run(context: &mut Context, bounds: &Bounds) -> Result<()> {
         ("compression bombs", hostile::bomb),
     ];
     for (name, load) in loads {
-        let name = format!("bounds: {name}");
-        context.progress.begin(&name, 0);
-        if !tree.forget_peak() {
-            return wrong("the peak of the server's memory cannot be reset");
-        }
-        let mut row = context
-            .meter
-            .measure(&name, "command", || load(context, bounds))?;
-        let peak = tree.peak_kib() / 1024;
-        row.more.insert("peak_mib".to_owned(), peak as f64);
-        row.more
-            .insert("after_mib".to_owned(), (tree.resident_kib() / 1024) as f64);
-        peaks.push((name, peak));
+        let row = measured(context, tree, name, |context| load(context, bounds))?;
+        peaks.push((row.name.clone(), peak_of(&row)));
         context.add(row);
     }
-    judge(&peaks, bounds.resident_mib_max, tree)
+    let neighbours = of_one_account(context, bounds, tree)?;
+    judge(&peaks, bounds.resident_mib_max, tree)?;
+    neighbours
+}
+
+/// One account against another: the bound of memory is another one, for these are the largest accounts there are.
+fn of_one_account(context: &mut Context, bounds: &Bounds, tree: Tree) -> Result<Result<()>> {
+    let prepared = measured(context, tree, "fill one account", |context| {
+        neighbour::prepare(context, bounds)
+    })?;
+    context.add(prepared);
+    let (mut seen, mut peaks) = (Vec::new(), Vec::new());
+    for load in neighbour::LOADS {
+        let name = format!("beside an account with {}", load.name);
+        let row = measured(context, tree, &name, |context| {
+            neighbour::run(context, bounds, *load)
+        })?;
+        seen.push((row.name.clone(), row.p99_ms));
+        peaks.push((row.name.clone(), peak_of(&row)));
+        context.add(row);
+    }
+    let late = neighbour::judge(&seen, bounds.neighbour_ms_max as f64);
+    Ok(late.and_then(|()| judge(&peaks, 2 * bounds.resident_mib_max, tree)))
+}
+
+/// A row with the greatest resident memory meanwhile.
+fn measured(
+    context: &Context,
+    tree: Tree,
+    name: &str,
+    load: impl FnOnce(&Context) -> Result<Samples>,
+) -> Result<Row> {
+    let name = format!("bounds: {name}");
+    context.progress.begin(&name, 0);
+    if !tree.forget_peak() {
+        return wrong("the peak of the server's memory cannot be reset");
+    }
+    let mut row = context.meter.measure(&name, "command", || load(context))?;
+    let (peak, after) = (tree.peak_kib() / 1024, tree.resident_kib() / 1024);
+    row.more.insert("peak_mib".to_owned(), peak as f64);
+    row.more.insert("after_mib".to_owned(), after as f64);
+    Ok(row)
+}
+
+fn peak_of(row: &Row) -> u64 {
+    row.more.get("peak_mib").map_or(0, |peak| *peak as u64)
 }
 
 fn judge(peaks: &[(String, u64)], max: u64, tree: Tree) -> Result<()> {

@@ -9,6 +9,7 @@ mod hostile;
 pub mod idle;
 pub mod large;
 pub mod logins;
+mod neighbour;
 pub mod pop3;
 pub mod read;
 mod read_plan;

@@ -51,6 +51,10 @@ fn list(cx: &Context) -> Vec<&'static str> {
             "REPLACE",
             "BINARY",
             "UTF8=ACCEPT",
+            "QUOTA",
+            "QUOTA=RES-STORAGE",
+            "QUOTA=RES-MESSAGE",
+            "QUOTA=RES-MAILBOX",
         ]);
         if cx.limits.compress && !cx.compressed {
             names.push("COMPRESS=DEFLATE");

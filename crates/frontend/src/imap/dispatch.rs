@@ -13,6 +13,7 @@ use super::{
     idle::Idle,
     list, mailboxes,
     named::{self, Named},
+    quota::Quota,
     search::{Search, Sort, Thread},
     select::Select,
     store::Store,
@@ -55,6 +56,8 @@ fn traits(body: &CommandBody) -> (&'static str, Needs, Telling) {
         C::Lsub { .. } => ("LSUB", Login, Telling::All),
         C::Namespace => ("NAMESPACE", Login, Telling::All),
         C::Status { .. } => ("STATUS", Login, Telling::All),
+        C::GetQuota(_) => ("GETQUOTA", Login, Telling::All),
+        C::GetQuotaRoot(_) => ("GETQUOTAROOT", Login, Telling::All),
         C::Idle => ("IDLE", Login, Telling::All),
         C::Compress(_) => ("COMPRESS", Login, Telling::Nothing),
         C::Unauthenticate => ("UNAUTHENTICATE", Login, Telling::Nothing),
@@ -233,6 +236,8 @@ impl ImapSession {
             C::Lsub { reference, pattern } => Box::new(list::List::lsub(&reference, &pattern)),
             C::Namespace => return Err(capability::namespace(cx)),
             C::Status { mailbox, items } => Box::new(mailboxes::StatusTask::new(&mailbox, items)?),
+            C::GetQuota(root) => Box::new(Quota::of_root(&root)?),
+            C::GetQuotaRoot(mailbox) => Box::new(Quota::of_mailbox(&mailbox)?),
             C::Idle => Box::new(Idle::new()),
             C::Compress(mechanism) if cx.limits.compress => {
                 return Err(self.compress(&mechanism));

@@ -1,13 +1,11 @@
 //! LIST with all its extensions, and LSUB (RFC 9051, 6.3.9; RFC 5258; RFC 5819; RFC 6154; RFC 3501, 6.3.9).
 
-use std::collections::BTreeMap;
-
 use whimbrel_imap::{
-    command::{List as Arguments, ListPattern, ListReturn, ListSelect, Matcher},
+    command::{List as Arguments, ListPattern, ListReturn, ListSelect, Matcher, Share},
     encode::{self, ListData, ListResponse},
 };
 use whimbrel_service::api::{
-    Failure, Mailbox, MailboxCall, MailboxName, Reply, STATUSES_PER_CALL_MAX, SpecialUse, Status,
+    Failure, Mailbox, MailboxCall, MailboxName, Reply, STATUSES_PER_CALL_MAX, Status,
 };
 
 use super::{
@@ -16,7 +14,12 @@ use super::{
     task::{Outcome, Step, Task, Wake},
 };
 
+/// Words of readings (see [`Matcher`]) that are looked at before others have their chance: some tenths of a millisecond.
+const WORK_PER_SLICE: usize = 64 * 1024;
+
 /// LIST or LSUB.
+///
+/// It walks along the names page by page. Who does not read the answer is given one page; it is dropped when others need the memory.
 pub(super) struct List {
     lsub: bool,
     select: ListSelect,
@@ -26,16 +29,28 @@ pub(super) struct List {
     patterns: Vec<(Matcher, bool)>,
     /// Only the hierarchy delimiter is asked for.
     delimiter: bool,
-    nodes: std::collections::btree_map::IntoIter<String, Node>,
+    /// Names that were not looked at yet.
+    page: std::vec::IntoIter<Mailbox>,
+    /// Whether others follow them.
+    more: bool,
+    /// The last name that was looked at and exists or is subscribed.
+    after: Option<MailboxName>,
+    /// The last name that was looked at.
+    last: Option<MailboxName>,
+    /// Lines of which some need figures.
+    lines: Vec<Told>,
     state: State,
 }
 
 enum State {
     Begin,
+    /// A page is asked for.
     Asked,
     Tell,
-    /// The figures of some names of these lines are asked for.
-    Asking(Vec<Told>),
+    /// Whether a name that is below this one meets the selection and is not listed itself is looked for.
+    Looking(Box<Looking>),
+    /// The figures of some names of the lines are asked for.
+    Asking,
     /// They came, in the order of the lines.
     Lines(
         std::vec::IntoIter<Told>,
@@ -43,56 +58,22 @@ enum State {
     ),
 }
 
-/// A name, and what is told of it; with its figures, or not.
-type Told = (String, Node, Line, Option<MailboxName>);
-
-/// A name: a mailbox, a subscription, or what stands above one of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Node {
-    exists: bool,
-    subscribed: bool,
-    special_use: Option<SpecialUse>,
-    /// Whether names below it exist, are subscribed, have a special use, have both.
-    below: Below,
+struct Looking {
+    mailbox: Mailbox,
+    level: bool,
+    page: std::vec::IntoIter<Mailbox>,
+    more: bool,
+    after: Option<MailboxName>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Below {
-    exists: bool,
-    subscribed: bool,
-    special_use: bool,
-    both: bool,
-}
+/// A name, what is told of it, and whether its figures are.
+type Told = (Mailbox, Line, bool);
 
 /// A pattern made ready, once for all names.
 fn matcher(reference: &str, pattern: &ListPattern) -> (Matcher, bool) {
     let pattern = pattern.under(reference);
     let level = pattern.as_str().ends_with('%');
     (pattern.matcher(MailboxName::SEPARATOR), level)
-}
-
-/// All names with those above them. Costs the depth of the names, which is limited (`NAME_DEPTH_MAX`).
-fn nodes(mailboxes: Vec<Mailbox>) -> BTreeMap<String, Node> {
-    let mut nodes: BTreeMap<String, Node> = BTreeMap::new();
-    for mailbox in mailboxes {
-        let name = mailbox.name.as_str();
-        for (at, _) in name.match_indices(MailboxName::SEPARATOR) {
-            let below = match nodes.get_mut(&name[..at]) {
-                Some(node) => &mut node.below,
-                None => &mut nodes.entry(name[..at].to_owned()).or_default().below,
-            };
-            let special = mailbox.special_use.is_some();
-            below.exists |= mailbox.exists;
-            below.subscribed |= mailbox.subscribed;
-            below.special_use |= special;
-            below.both |= special && mailbox.subscribed;
-        }
-        let node = nodes.entry(name.to_owned()).or_default();
-        node.exists = mailbox.exists;
-        node.subscribed = mailbox.subscribed;
-        node.special_use = mailbox.special_use;
-    }
-    nodes
 }
 
 /// What is told of a name.
@@ -106,64 +87,151 @@ struct Line {
     lost: bool,
 }
 
+/// What is known of the names below one.
+enum Child {
+    Known(bool),
+    /// They have to be looked at.
+    Look,
+}
+
 impl List {
-    pub(super) fn new(arguments: Arguments) -> List {
-        let delimiter = !arguments.extended && arguments.patterns.iter().all(ListPattern::is_empty);
+    fn build(select: ListSelect, patterns: Vec<(Matcher, bool)>) -> List {
         List {
             lsub: false,
-            select: arguments.select,
+            select,
+            returns: ListReturn::default(),
+            extended: false,
+            patterns,
+            delimiter: false,
+            page: Vec::new().into_iter(),
+            more: true,
+            after: None,
+            last: None,
+            lines: Vec::new(),
+            state: State::Begin,
+        }
+    }
+
+    pub(super) fn new(arguments: Arguments) -> List {
+        let delimiter = !arguments.extended && arguments.patterns.iter().all(ListPattern::is_empty);
+        let patterns = arguments.patterns.iter();
+        let patterns = patterns.map(|pattern| matcher(&arguments.reference, pattern));
+        List {
             returns: arguments.returns,
             extended: arguments.extended,
-            patterns: arguments
-                .patterns
-                .iter()
-                .map(|pattern| matcher(&arguments.reference, pattern))
-                .collect(),
             delimiter,
-            nodes: BTreeMap::new().into_iter(),
-            state: State::Begin,
+            ..List::build(arguments.select, patterns.collect())
         }
     }
 
     pub(super) fn lsub(reference: &str, pattern: &ListPattern) -> List {
+        let select = ListSelect {
+            subscribed: true,
+            ..ListSelect::default()
+        };
         List {
             lsub: true,
-            select: ListSelect {
-                subscribed: true,
-                ..ListSelect::default()
-            },
-            returns: ListReturn::default(),
-            extended: false,
-            patterns: vec![matcher(reference, pattern)],
-            delimiter: false,
-            nodes: BTreeMap::new().into_iter(),
-            state: State::Begin,
+            ..List::build(select, vec![matcher(reference, pattern)])
         }
     }
 
-    /// Whether and how a name whose pattern matches is told. `level`: it matches a pattern that ends in `%`.
-    fn line(&self, node: &Node, level: bool) -> Option<Line> {
-        let (by_subscription, by_use) = (self.select.subscribed, self.select.special_use);
-        if !by_subscription && !by_use {
+    /// Asks for names: below `top`, behind `after`.
+    fn ask(&self, cx: &Context, top: Option<&MailboxName>, after: Option<&MailboxName>) -> Step {
+        Step::Call(cx.call(MailboxCall::List {
+            top: top.cloned(),
+            after: after.cloned(),
+            uses: self.select.special_use && self.select.recursive_match && top.is_none(),
+        }))
+    }
+
+    /// The next name that was not looked at.
+    fn next(&mut self) -> Option<Mailbox> {
+        for mailbox in self.page.by_ref() {
+            let name = &mailbox.name;
+            let is_listed = mailbox.exists || mailbox.subscribed;
+            // A page that was dropped begins again with what stands above its first name.
+            let last = self.last.as_ref();
+            if !is_listed && last.is_some_and(|last| last == name || last.is_below(name)) {
+                continue;
+            }
+            if is_listed {
+                self.after = Some(name.clone());
+            }
+            self.last = Some(name.clone());
+            return Some(mailbox);
+        }
+        None
+    }
+
+    /// Whether a pattern matches the name, and one that ends in `%`.
+    fn matches(&self, name: &str) -> (bool, bool) {
+        let (mut matched, mut level) = (false, false);
+        for (matcher, ends_in_level) in &self.patterns {
+            if (!matched || (*ends_in_level && !level)) && matcher.matches(name) {
+                matched = true;
+                level |= ends_in_level;
+            }
+        }
+        (matched, level)
+    }
+
+    /// How much work that is.
+    fn work(&self, name: &str) -> usize {
+        let patterns = self.patterns.iter();
+        1 + patterns.map(|(of, _)| of.work_max(name)).sum::<usize>()
+    }
+
+    fn meets(&self, mailbox: &Mailbox) -> bool {
+        (!self.select.subscribed || mailbox.subscribed)
+            && (!self.select.special_use || mailbox.special_use.is_some())
+    }
+
+    /// Whether a name below this one meets the selection.
+    fn meets_below(&self, mailbox: &Mailbox) -> bool {
+        let below = &mailbox.below;
+        match (self.select.subscribed, self.select.special_use) {
+            (true, true) => below.both,
+            (true, false) => below.subscribed,
+            _ => below.special_use,
+        }
+    }
+
+    /// Whether a name below this one meets the selection and is not listed itself: "servers SHOULD ONLY return a non-matching mailbox name
+    /// along with CHILDINFO if at least one matching child is not also being returned" (RFC 5258, 3.5).
+    fn child(&self, mailbox: &Mailbox) -> Child {
+        if !self.select.recursive_match || !self.meets_below(mailbox) {
+            return Child::Known(false);
+        }
+        let prefix = format!("{}{}", mailbox.name, MailboxName::SEPARATOR);
+        let patterns = self.patterns.iter();
+        let shares = patterns.map(|(matcher, _)| matcher.share_of(&prefix));
+        let (mut all, mut some) = (false, false);
+        for share in shares {
+            all |= share == Share::All;
+            some |= share == Share::Some;
+        }
+        match (all, some) {
+            (true, _) => Child::Known(false),
+            (false, false) => Child::Known(true),
+            (false, true) => Child::Look,
+        }
+    }
+
+    /// Whether and how a name whose pattern matches is told. `level`: it matches a pattern that ends in `%`; `child`: as [`List::child`].
+    fn line(&self, mailbox: &Mailbox, level: bool, child: bool) -> Option<Line> {
+        if !self.select.subscribed && !self.select.special_use {
             // "If the "%" wildcard is the last character of a mailbox name argument, matching levels of hierarchy are also returned"
             // (RFC 9051, 6.3.9).
-            return (node.exists || (level && node.below.exists)).then_some(Line {
-                meets: node.exists,
+            return (mailbox.exists || (level && mailbox.below.exists)).then_some(Line {
+                meets: mailbox.exists,
                 ..Line::default()
             });
         }
-        let meets =
-            (!by_subscription || node.subscribed) && (!by_use || node.special_use.is_some());
-        let below = match (by_subscription, by_use) {
-            (true, true) => node.below.both,
-            (true, false) => node.below.subscribed,
-            _ => node.below.special_use,
-        };
-        let child = below && self.select.recursive_match;
+        let meets = self.meets(mailbox);
         // RFC 3501, 6.3.9: LSUB with `%` tells a name above a subscribed one.
-        let level = self.lsub && level && below;
+        let level = self.lsub && level && mailbox.below.subscribed;
         (meets || child || level).then_some(Line {
-            child_info: child && by_subscription,
+            child_info: child && self.select.subscribed,
             meets,
             lost: false,
         })
@@ -171,46 +239,97 @@ impl List {
 
     /// Goes on telling.
     fn tell(&mut self, cx: &mut Context) -> Step {
-        let mut lines: Vec<Told> = Vec::new();
-        while lines.len() < STATUSES_PER_CALL_MAX
-            && let Some((name, node)) = self.nodes.next()
-        {
-            let mut matched = false;
-            let mut level = false;
-            for (matcher, ends_in_level) in &self.patterns {
-                if (!matched || (*ends_in_level && !level)) && matcher.matches(&name) {
-                    matched = true;
-                    level |= ends_in_level;
+        let mut work = WORK_PER_SLICE;
+        while self.lines.len() < STATUSES_PER_CALL_MAX {
+            let Some(mailbox) = self.next() else {
+                if !self.more {
+                    break;
+                }
+                self.state = State::Asked;
+                return self.ask(cx, None, self.after.as_ref());
+            };
+            work = work.saturating_sub(self.work(mailbox.name.as_str()));
+            let (matched, level) = self.matches(mailbox.name.as_str());
+            if matched {
+                match self.child(&mailbox) {
+                    Child::Known(child) => self.tell_one(cx, mailbox, level, child),
+                    Child::Look => {
+                        self.state = State::Looking(Box::new(Looking {
+                            mailbox,
+                            level,
+                            page: Vec::new().into_iter(),
+                            more: true,
+                            after: None,
+                        }));
+                        return self.look(cx);
+                    }
                 }
             }
-            let Some(line) = matched.then(|| self.line(&node, level)).flatten() else {
-                continue;
-            };
-            // "For each selectable mailbox matching the list pattern and selection options, the server MUST return an untagged LIST response
-            // followed by an untagged STATUS response" (RFC 9051, 6.3.9.2): not for one that is told for its children's sake (example 11).
-            if !self.returns.status.is_empty() {
-                let selectable = node.exists && line.meets;
-                let asked = selectable.then(|| MailboxName::new(&name).ok()).flatten();
-                lines.push((name, node, line, asked));
-                continue;
-            }
-            self.write(cx, &name, &node, line);
             if cx.is_full() {
                 return Step::Again;
             }
+            if work == 0 {
+                return Step::Yield;
+            }
         }
-        if lines.is_empty() {
+        if self.lines.is_empty() {
             return Step::Done(Outcome::ok("That is all"));
         }
         // Of many at once: each answer waits for a sync if it tells anything new.
-        let names = lines.iter().filter_map(|(.., asked)| asked.clone());
-        let names: Vec<MailboxName> = names.collect();
+        let asked = self.lines.iter().filter(|(.., asked)| *asked);
+        let names: Vec<MailboxName> = asked.map(|(mailbox, ..)| mailbox.name.clone()).collect();
         if names.is_empty() {
+            let lines = std::mem::take(&mut self.lines);
             self.state = State::Lines(lines.into_iter(), Vec::new().into_iter());
             return Step::Again;
         }
-        self.state = State::Asking(lines);
+        self.state = State::Asking;
         Step::Call(cx.call(MailboxCall::Statuses { names }))
+    }
+
+    /// Tells a name whose pattern matches, or keeps it until its figures are here.
+    fn tell_one(&mut self, cx: &mut Context, mailbox: Mailbox, level: bool, child: bool) {
+        let Some(line) = self.line(&mailbox, level, child) else {
+            return;
+        };
+        // "For each selectable mailbox matching the list pattern and selection options, the server MUST return an untagged LIST response
+        // followed by an untagged STATUS response" (RFC 9051, 6.3.9.2): not for one that is told for its children's sake (example 11).
+        if self.returns.status.is_empty() {
+            self.write(cx, &mailbox, line);
+        } else {
+            let asked = mailbox.exists && line.meets;
+            self.lines.push((mailbox, line, asked));
+        }
+    }
+
+    /// Goes on looking for a child.
+    fn look(&mut self, cx: &mut Context) -> Step {
+        let State::Looking(mut looking) = std::mem::replace(&mut self.state, State::Tell) else {
+            return Step::Done(Outcome::bug());
+        };
+        let mut work = WORK_PER_SLICE;
+        let mut found = false;
+        while !found {
+            let Some(child) = looking.page.next() else {
+                if !looking.more {
+                    break;
+                }
+                let step = self.ask(cx, Some(&looking.mailbox.name), looking.after.as_ref());
+                self.state = State::Looking(looking);
+                return step;
+            };
+            work = work.saturating_sub(self.work(child.name.as_str()));
+            found = self.meets(&child) && !self.matches(child.name.as_str()).0;
+            if child.exists || child.subscribed {
+                looking.after = Some(child.name);
+            }
+            if work == 0 && !found {
+                self.state = State::Looking(looking);
+                return Step::Yield;
+            }
+        }
+        self.tell_one(cx, looking.mailbox, looking.level, found);
+        Step::Yield
     }
 
     /// Tells what figures were asked for, and goes on.
@@ -219,15 +338,15 @@ impl List {
         else {
             return Step::Done(Outcome::bug());
         };
-        while let Some((name, node, mut line, asked)) = lines.next() {
-            let status = asked.and_then(|name| Some((name, figures.next()?)));
+        while let Some((mailbox, mut line, asked)) = lines.next() {
+            let status = asked.then(|| figures.next()).flatten();
             // "If an attempted STATUS for a listed mailbox fails because the mailbox can't be selected (e.g., [...] due to a race
             // condition between LIST and STATUS changing the mailbox to \NoSelect), the STATUS response MUST NOT be returned, and the
             // LIST response MUST include the \NoSelect attribute" (RFC 9051, 6.3.9.2). On other failures only STATUS is left out.
-            line.lost = matches!(&status, Some((_, Err(Failure::NoSuchMailbox))));
-            self.write(cx, &name, &node, line);
-            if let Some((name, Ok(status))) = status {
-                write_status(cx, &name, &self.returns.status, &status);
+            line.lost = matches!(&status, Some(Err(Failure::NoSuchMailbox)));
+            self.write(cx, &mailbox, line);
+            if let Some(Ok(status)) = status {
+                write_status(cx, &mailbox.name, &self.returns.status, &status);
             }
             if cx.is_full() {
                 self.state = State::Lines(lines, figures);
@@ -237,30 +356,28 @@ impl List {
         self.tell(cx)
     }
 
-    fn write(&self, cx: &mut Context, name: &str, node: &Node, line: Line) {
-        let special_use: Vec<_> = node
-            .special_use
-            .iter()
+    fn write(&self, cx: &mut Context, mailbox: &Mailbox, line: Line) {
+        let special_use: Vec<_> = (mailbox.special_use.iter())
             .map(|&special| wire_use(special))
             .collect();
         let data = if self.lsub {
             ListData {
-                no_select: !node.subscribed,
+                no_select: !mailbox.subscribed,
                 ..ListData::default()
             }
         } else {
             ListData {
                 // Clients that do not know of \NonExistent must not try to select it.
-                no_select: line.lost || (!node.exists && !self.extended),
-                non_existent: line.lost || !node.exists,
-                has_children: Some(node.below.exists),
-                subscribed: self.returns.subscribed && node.subscribed,
+                no_select: line.lost || (!mailbox.exists && !self.extended),
+                non_existent: line.lost || !mailbox.exists,
+                has_children: Some(mailbox.below.exists),
+                subscribed: self.returns.subscribed && mailbox.subscribed,
                 special_use: &special_use,
                 ..ListData::default()
             }
         };
         let response = ListResponse {
-            name,
+            name: mailbox.name.as_str(),
             delimiter: Some(MailboxName::SEPARATOR),
             data,
             child_info_subscribed: line.child_info,
@@ -276,7 +393,7 @@ impl List {
 
 impl Task for List {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
-        match (&self.state, wake) {
+        match (&mut self.state, wake) {
             (State::Begin, Wake::Go) if self.delimiter => {
                 let response = ListResponse {
                     name: "",
@@ -291,31 +408,45 @@ impl Task for List {
                 encode::list(&mut cx.out, &response, cx.utf8);
                 Step::Done(Outcome::ok("That is all"))
             }
-            (State::Begin, Wake::Go) => {
-                self.state = State::Asked;
-                Step::Call(cx.call(MailboxCall::List))
-            }
-            (State::Asked, Wake::Reply(Reply::Mailboxes(mailboxes))) => {
-                self.nodes = nodes(mailboxes).into_iter();
+            (State::Begin | State::Tell, Wake::Go) => {
                 self.state = State::Tell;
                 self.tell(cx)
             }
-            (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
-            (State::Tell, Wake::Go) => self.tell(cx),
+            (State::Asked, Wake::Reply(Reply::Mailboxes { names, more })) => {
+                self.page = names.into_iter();
+                self.more = more;
+                self.state = State::Tell;
+                self.tell(cx)
+            }
+            (State::Looking(looking), Wake::Reply(Reply::Mailboxes { names, more })) => {
+                looking.page = names.into_iter();
+                looking.more = more;
+                self.look(cx)
+            }
+            (State::Asked | State::Looking(_), Wake::Reply(reply)) => {
+                Step::Done(Outcome::of_reply(reply))
+            }
+            (State::Looking(_), Wake::Go) => self.look(cx),
             (State::Lines(..), Wake::Go) => self.tell_lines(cx),
-            (State::Asking(_), Wake::Reply(reply)) => {
-                let State::Asking(lines) = std::mem::replace(&mut self.state, State::Tell) else {
-                    return Step::Done(Outcome::bug());
-                };
+            (State::Asking, Wake::Reply(reply)) => {
                 let figures = match reply {
                     Reply::Statuses(figures) => figures,
                     // Without any figures, but all names.
                     _ => Vec::new(),
                 };
+                let lines = std::mem::take(&mut self.lines);
                 self.state = State::Lines(lines.into_iter(), figures.into_iter());
                 self.tell_lines(cx)
             }
             _ => Step::Done(Outcome::bug()),
+        }
+    }
+
+    /// The page is asked for again, from where it was left.
+    fn shed(&mut self) {
+        if self.page.len() > 0 {
+            self.page = Vec::new().into_iter();
+            self.more = true;
         }
     }
 }

@@ -210,6 +210,7 @@ pub(super) fn write_status(
         unseen: u64::from(status.unseen),
         deleted: u64::from(status.deleted),
         size: status.size,
+        deleted_size: status.deleted_size,
         highest_mod_seq: status.highest_modseq,
         append_limit: cx.limits.syntax.append_bytes_max,
         mailbox_id: items

@@ -35,6 +35,7 @@ mod mailboxes;
 mod named;
 mod objectid;
 mod packed;
+mod quota;
 mod ranges;
 mod search;
 mod select;

@@ -178,6 +178,7 @@ impl Outcome {
             Failure::Inbox => (Code::Cannot, "INBOX cannot be deleted"),
             Failure::HasChildren => (Code::HasChildren, "Mailbox has inferior names"),
             Failure::Limit(what) => (Code::Limit, what),
+            Failure::OverQuota(what) => (Code::OverQuota, what),
             Failure::Storage => (Code::Unavailable, "Insufficient storage, try again later"),
             Failure::Clock => (
                 Code::Unavailable,

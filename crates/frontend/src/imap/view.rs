@@ -346,6 +346,7 @@ pub(super) mod tests {
             unseen: 0,
             deleted: 0,
             size: 0,
+            deleted_size: 0,
             open_ends: 0,
             highest_modseq: 1,
         };

@@ -166,6 +166,7 @@ mod tests {
             unseen: 0,
             deleted: 0,
             size: 1000,
+            deleted_size: 0,
             open_ends: 0,
             highest_modseq: 1,
         };

@@ -28,6 +28,10 @@ const AFTER_LOGIN: &[&str] = &[
     "MOVE",
     "CONDSTORE",
     "QRESYNC",
+    "QUOTA",
+    "QUOTA=RES-MAILBOX",
+    "QUOTA=RES-MESSAGE",
+    "QUOTA=RES-STORAGE",
     "LIST-EXTENDED",
     "LIST-STATUS",
     "CHILDREN",
@@ -148,8 +152,10 @@ fn list_with_status_asks_for_many_at_once() {
             "{told}"
         );
     }
-    let calls: usize = world.get("1").calls.values().sum();
-    assert_eq!(calls, 1 + MAILBOXES.div_ceil(STATUSES_PER_CALL_MAX));
+    let calls = &world.get("1").calls;
+    let [lists, all] = [calls.get("List").copied(), Some(calls.values().sum())];
+    let statuses = all.unwrap_or(0) - lists.unwrap_or(0);
+    assert_eq!(statuses, MAILBOXES.div_ceil(STATUSES_PER_CALL_MAX));
 }
 
 /// RFC 7889: the number is that of the configuration.

@@ -6,15 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use whimbrel_service::api::{
-    AccountId, BLOB_CHUNK_BYTES_MAX, BLOB_READS_BYTES_MAX, BLOB_READS_PER_CALL_MAX, BlobName,
-    BlobRange, CHANGES_PER_CALL_MAX, CONTENTS_PER_CALL_MAX, Call, Changes, Date, Event, Failure,
-    Flag, FlagChange, Flags, MESSAGES_PER_CALL_MAX, Mailbox, MailboxCall, MailboxId, MailboxName,
-    MessageId, NewMail, ROWS_PER_CALL_MAX, Reply, Row, STATUSES_PER_CALL_MAX, Selected, SessionId,
-    Since, SpecialUse, Status, Uids,
+    AccountId, BLOB_CHUNK_BYTES_MAX, BLOB_READS_BYTES_MAX, BLOB_READS_PER_CALL_MAX, Below,
+    BlobName, BlobRange, CHANGES_PER_CALL_MAX, CONTENTS_PER_CALL_MAX, Call, Changes, Date, Event,
+    Failure, Flag, FlagChange, Flags, MESSAGES_PER_CALL_MAX, Mailbox, MailboxCall, MailboxId,
+    MailboxName, MessageId, NewMail, Quota, ROWS_PER_CALL_MAX, Reply, Row, STATUSES_PER_CALL_MAX,
+    Selected, SessionId, Since, SpecialUse, Status, Uids, Usage,
 };
 
 /// Messages that one [`MailboxCall::Flagged`] looks at: a search of a large mailbox has to ask again.
 const FLAGGED_LOOKS_MAX: usize = ROWS_PER_CALL_MAX;
+
+/// Names in one answer to [`MailboxCall::List`].
+const NAMES_AT_ONCE: usize = 3;
 
 /// The store of one account.
 pub(crate) struct Fake {
@@ -42,6 +45,8 @@ pub(crate) struct Fake {
     per_call: usize,
     /// Messages are stored as before there were previews.
     pub(crate) no_previews: bool,
+    /// What the account may hold.
+    pub(crate) quota: Quota,
     /// Turns that were begun and not ended.
     pub(crate) turns: i32,
     /// Calls that write, and how many other nodes must have that.
@@ -136,6 +141,7 @@ impl Fake {
             disbelieves: false,
             per_call: MESSAGES_PER_CALL_MAX,
             no_previews: false,
+            quota: Quota::default(),
             turns: 0,
             writes: Vec::new(),
         }
@@ -391,6 +397,12 @@ impl Fake {
                 .filter(|row| has(row, &Flag::Deleted))
                 .count() as u32,
             size: store.messages.values().map(|row| u64::from(row.size)).sum(),
+            deleted_size: store
+                .messages
+                .values()
+                .filter(|row| has(row, &Flag::Deleted))
+                .map(|row| u64::from(row.size))
+                .sum(),
             open_ends: 0,
             highest_modseq: store.modseq.max(MODSEQ_STEP),
         })
@@ -408,22 +420,67 @@ impl Fake {
         uid
     }
 
+    /// All names with those above them, and of these a few: sessions are to ask for more.
+    fn list(&self, top: Option<&MailboxName>, after: Option<&MailboxName>, uses: bool) -> Reply {
+        let listed: BTreeSet<&MailboxName> = self.boxes.keys().chain(&self.subscribed).collect();
+        let use_of = |name: &MailboxName| self.boxes.get(name).and_then(|store| store.special_use);
+        let mailbox = |name: &MailboxName| {
+            let any = |has: &dyn Fn(&MailboxName) -> bool| {
+                listed
+                    .iter()
+                    .any(|other| other.is_below(name) && has(other))
+            };
+            let subscribed = |name: &MailboxName| self.subscribed.contains(name);
+            let special = |name: &MailboxName| uses && use_of(name).is_some();
+            Mailbox {
+                name: name.clone(),
+                exists: self.boxes.contains_key(name),
+                special_use: use_of(name),
+                subscribed: subscribed(name),
+                below: Below {
+                    exists: any(&|name| self.boxes.contains_key(name)),
+                    subscribed: any(&subscribed),
+                    special_use: any(&special),
+                    both: any(&|name| special(name) && subscribed(name)),
+                },
+            }
+        };
+        let mut above = BTreeSet::new();
+        let (mut names, mut told, mut more) = (Vec::new(), 0, false);
+        for name in &listed {
+            let parents: Vec<MailboxName> = name.parents().collect();
+            let new = parents.into_iter().filter(|of| above.insert(of.clone()));
+            let new: Vec<MailboxName> = new.filter(|of| !listed.contains(of)).collect();
+            if after.is_some_and(|after| *name <= after)
+                || top.is_some_and(|top| !name.is_below(top))
+            {
+                continue;
+            }
+            if told == NAMES_AT_ONCE {
+                more = true;
+                break;
+            }
+            told += 1;
+            names.extend(new.iter().map(mailbox));
+            names.push(mailbox(name));
+        }
+        Reply::Mailboxes { names, more }
+    }
+
     fn mailbox(&mut self, call: MailboxCall) -> Result<Reply, Failure> {
         Ok(match call {
-            MailboxCall::List => {
-                let names: BTreeSet<&MailboxName> =
-                    self.boxes.keys().chain(&self.subscribed).collect();
-                Reply::Mailboxes(
-                    names
-                        .into_iter()
-                        .map(|name| Mailbox {
-                            name: name.clone(),
-                            exists: self.boxes.contains_key(name),
-                            special_use: self.boxes.get(name).and_then(|store| store.special_use),
-                            subscribed: self.subscribed.contains(name),
-                        })
-                        .collect(),
-                )
+            MailboxCall::List { top, after, uses } => self.list(top.as_ref(), after.as_ref(), uses),
+            MailboxCall::Usage => {
+                let messages = self
+                    .boxes
+                    .values()
+                    .flat_map(|store| store.messages.values());
+                Reply::Usage(Usage {
+                    bytes: messages.clone().map(|row| u64::from(row.size)).sum(),
+                    messages: messages.count() as u64,
+                    mailboxes: self.boxes.len() as u64,
+                    quota: self.quota.clone(),
+                })
             }
             MailboxCall::Status { name } => Reply::Status(self.status(&name)?),
             MailboxCall::Statuses { names } => {
@@ -551,6 +608,11 @@ impl Fake {
             } => {
                 self.store(&name)?;
                 assert!(!messages.is_empty());
+                let used: usize = self.boxes.values().map(|store| store.messages.len()).sum();
+                let max = self.quota.messages_max;
+                if max.is_some_and(|max| (used + messages.len()) as u64 > max) {
+                    return Err(Failure::OverQuota("No more messages"));
+                }
                 if let Some(replaced) = replaces {
                     let store = self.store(&replaced.name)?;
                     if store.messages.remove(&replaced.uid).is_none() {

@@ -11,6 +11,7 @@ mod model;
 mod named;
 mod noise;
 mod qresync;
+mod quota;
 mod real;
 mod script;
 mod slices;

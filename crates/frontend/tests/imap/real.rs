@@ -106,6 +106,10 @@ impl Real {
                     self.owner
                         .handle(self.now, Input::Loaded { ticket, rows, done });
                 }
+                Output::Build(ticket, building) => {
+                    self.owner
+                        .handle(self.now, Input::Built(ticket, building.run()));
+                }
                 Output::AskBirth(account) => {
                     let birth = Birth {
                         created: 7,

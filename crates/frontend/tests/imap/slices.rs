@@ -70,3 +70,32 @@ fn and_so_are_sort_and_thread() {
         assert!(world.get("A").yields >= 16, "{command}");
     }
 }
+
+/// Others have their chance while patterns are matched against names, whatever both are.
+#[test]
+fn a_list_of_many_patterns_is_cut_into_slices() {
+    const NAMES: usize = 60;
+    let mut world = World::new(Cut::Whole);
+    world.connect("A", true);
+    world.send("A", b"l LOGIN anne secret\r\n");
+    for n in 0..NAMES {
+        let name = format!("{n:03}{}", "y".repeat(900));
+        world.send("A", format!("c CREATE {name}\r\n").as_bytes());
+    }
+    let patterns = format!("*{}%z ", "y*".repeat(61)).repeat(31);
+    let mut list = |patterns: &str| {
+        let connection = world.get("A");
+        connection.outbox.clear();
+        connection.yields = 0;
+        world.send("A", format!("f LIST \"\" ({patterns})\r\n").as_bytes());
+        let answer = String::from_utf8(std::mem::take(&mut world.get("A").outbox)).unwrap();
+        assert!(answer.contains("f OK"), "{answer}");
+        (answer.matches("* LIST").count(), world.get("A").yields)
+    };
+    let (told, yields) = list(patterns.trim_end());
+    assert_eq!(told, 0);
+    // A few names come at once; each costs nearly a slice.
+    assert!(yields >= NAMES / 3, "{yields}");
+    // One pattern is no work.
+    assert_eq!(list("0*"), (NAMES, 0));
+}

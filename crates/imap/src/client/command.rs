@@ -286,6 +286,8 @@ pub(super) fn encode(body: &CommandBody, mut w: Writer) -> Vec<Vec<u8>> {
         CommandBody::Rename { from, to } => w.word("RENAME").mailbox(from).mailbox(to),
         CommandBody::Subscribe(mailbox) => w.word("SUBSCRIBE").mailbox(mailbox),
         CommandBody::Unsubscribe(mailbox) => w.word("UNSUBSCRIBE").mailbox(mailbox),
+        CommandBody::GetQuota(root) => w.word("GETQUOTA").string(root),
+        CommandBody::GetQuotaRoot(mailbox) => w.word("GETQUOTAROOT").mailbox(mailbox),
         CommandBody::List(arguments) => list(&mut w, arguments),
         CommandBody::Lsub { reference, pattern } => {
             w.word("LSUB").pattern(reference).pattern(pattern.as_str())

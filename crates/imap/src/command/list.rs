@@ -98,6 +98,17 @@ pub struct Matcher {
     delimiter: char,
 }
 
+/// Which of the names with one beginning are matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// All.
+    All,
+    /// Perhaps some.
+    Some,
+    /// None.
+    None,
+}
+
 impl Matcher {
     fn new(pattern: &str, delimiter: char) -> Self {
         // Runs of wildcards are one, so that wildcards are never neighbours: `*` if there is one among them, else `%`.
@@ -134,6 +145,25 @@ impl Matcher {
         matcher
     }
 
+    /// How many words of readings are looked at for a name at the most: the work of [`Matcher::matches`].
+    pub fn work_max(&self, name: &str) -> usize {
+        self.stars.len() * name.len()
+    }
+
+    /// Which of the names that begin with `prefix` are matched, as far as that can be said without them.
+    pub fn share_of(&self, prefix: &str) -> Share {
+        let readings = self.walk(prefix).0;
+        let is_at_last_star = (self.steps.checked_sub(1))
+            .is_some_and(|n| is_set(&self.stars, n) && is_set(&readings, n));
+        if is_at_last_star {
+            Share::All
+        } else if readings.iter().all(|reading| *reading == 0) {
+            Share::None
+        } else {
+            Share::Some
+        }
+    }
+
     /// Whether the whole of `name` is matched. INBOX is matched in any case, and so is INBOX in front of a delimiter, as clients
     /// ask for `Inbox/%` (RFC 9051, section 5.1: "INBOX ... is case-insensitive").
     pub fn matches(&self, name: &str) -> bool {
@@ -143,11 +173,11 @@ impl Matcher {
         if self.steps == 1 && self.percents[0] == 1 {
             return !name.contains(self.delimiter);
         }
-        self.walk(name).0
+        is_set(&self.walk(name).0, self.steps)
     }
 
-    /// Whether `name` is matched, and how many words of readings were looked at to see it.
-    fn walk(&self, name: &str) -> (bool, usize) {
+    /// Where all readings are at the end of `name`, and how many words of them were looked at to see it.
+    fn walk(&self, name: &str) -> (Vec<u64>, usize) {
         let mut looked_at = 0;
         let inbox = name
             .get(..5)
@@ -186,12 +216,11 @@ impl Matcher {
                 alive |= *reading;
             }
             if alive == 0 {
-                return (false, looked_at);
+                return (readings, looked_at);
             }
             self.pass_wildcards(&mut readings);
         }
-        let matched = readings[self.steps / 64] & (1 << (self.steps % 64)) != 0;
-        (matched, looked_at)
+        (readings, looked_at)
     }
 
     /// A wildcard may stand for nothing: who has come to it has come behind it.
@@ -203,6 +232,10 @@ impl Matcher {
             carry = wild >> 63;
         }
     }
+}
+
+fn is_set(bits: &[u64], n: usize) -> bool {
+    bits[n / 64] & (1 << (n % 64)) != 0
 }
 
 /// `"LIST" [SP list-select-opts] SP mailbox SP mbox-or-pat [SP list-return-opts]`
@@ -480,6 +513,23 @@ mod tests {
         );
     }
 
+    #[track_caller]
+    fn check_share(pattern: &str, prefix: &str, expected: Share) {
+        assert_eq!(Matcher::new(pattern, '/').share_of(prefix), expected);
+    }
+
+    #[test]
+    fn what_is_below_is_known_for_the_usual_patterns() {
+        check_share("*", "a/", Share::All);
+        check_share("a*", "a/", Share::All);
+        check_share("a/*", "a/", Share::All);
+        check_share("%", "a/", Share::None);
+        check_share("b/*", "a/", Share::None);
+        check_share("%/%", "a/", Share::Some);
+        check_share("*b", "a/", Share::Some);
+        check_share("", "a/", Share::None);
+    }
+
     #[test]
     fn matches() {
         check_match("*", "a/b", true);
@@ -529,10 +579,11 @@ mod tests {
         ] {
             let matcher = ListPattern(pattern.clone()).matcher('/');
             for name in ["a".repeat(1_000), "a/".repeat(500), "ab".repeat(500) + "a"] {
-                let (matched, looked_at) = matcher.walk(&name);
-                assert!(!matched, "{pattern} {name}");
+                let looked_at = matcher.walk(&name).1;
+                assert!(!matcher.matches(&name), "{pattern} {name}");
                 assert!(
-                    looked_at <= name.len() * (pattern.len() / 64 + 1),
+                    looked_at <= matcher.work_max(&name)
+                        && matcher.work_max(&name) <= name.len() * (pattern.len() / 64 + 1),
                     "{looked_at} words for {pattern}"
                 );
             }
@@ -570,6 +621,17 @@ mod tests {
         fn like_a_naive_matcher(pattern in "[ab/*%]{0,9}", name in "[ab/]{0,9}") {
             let chars = |s: &str| s.chars().collect::<Vec<_>>();
             prop_assert_eq!(Matcher::new(&pattern, '/').matches(&name), naive(&chars(&pattern), &chars(&name)));
+        }
+
+        #[test]
+        fn the_share_of_a_prefix_is_true(pattern in "[ab/*%]{0,9}", prefix in "[ab]{1,2}/", rest in "[ab/]{0,5}") {
+            let matcher = Matcher::new(&pattern, '/');
+            let matches = matcher.matches(&format!("{prefix}{rest}"));
+            match matcher.share_of(&prefix) {
+                Share::All => prop_assert!(matches),
+                Share::None => prop_assert!(!matches),
+                Share::Some => {}
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod fetch;
 pub mod list;
 pub mod mailbox;
 pub mod messages;
+pub mod quota;
 pub mod search;
 pub mod select;
 pub mod sort;
@@ -14,7 +15,7 @@ pub mod url;
 
 pub use access::IdFields;
 pub use fetch::{Fetch, FetchItem, HeaderFields, Partial, Section, SectionText};
-pub use list::{List, ListPattern, ListReturn, ListSelect, Matcher};
+pub use list::{List, ListPattern, ListReturn, ListSelect, Matcher, Share};
 pub use mailbox::SpecialUse;
 pub use messages::Store;
 pub use search::{Search, SearchKey, SearchReturn};
@@ -116,6 +117,10 @@ pub enum CommandBody {
         /// What is asked, in the order asked, without repetitions.
         items: Vec<StatusItem>,
     },
+    /// RFC 9208: the quota root, as sent.
+    GetQuota(Vec<u8>),
+    /// RFC 9208.
+    GetQuotaRoot(MailboxName),
     /// RFC 2177. The session then calls [`Decoder::expect_done`](crate::Decoder::expect_done).
     Idle,
     /// RFC 3501, section 6.4.1.
@@ -177,6 +182,8 @@ enum Verb {
     Examine,
     Expunge,
     Fetch,
+    GetQuota,
+    GetQuotaRoot,
     Id,
     Idle,
     List,
@@ -222,6 +229,8 @@ impl Verb {
             b"EXAMINE" => Self::Examine,
             b"EXPUNGE" => Self::Expunge,
             b"FETCH" => Self::Fetch,
+            b"GETQUOTA" => Self::GetQuota,
+            b"GETQUOTAROOT" => Self::GetQuotaRoot,
             b"ID" => Self::Id,
             b"IDLE" => Self::Idle,
             b"LIST" => Self::List,
@@ -309,6 +318,8 @@ fn body(c: &mut Cursor<'_>) -> Result<Option<CommandBody>, Refusal> {
         Verb::Delete => mailbox::one(c).map(CommandBody::Delete)?,
         Verb::Enable => access::enable(c)?,
         Verb::Examine => select::parse(c).map(CommandBody::Examine)?,
+        Verb::GetQuota => quota::get(c)?,
+        Verb::GetQuotaRoot => quota::get_root(c)?,
         Verb::Id => access::id(c)?,
         Verb::Idle => CommandBody::Idle,
         Verb::List => list::list(c)?,

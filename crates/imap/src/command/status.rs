@@ -1,4 +1,4 @@
-//! STATUS (RFC 9051, section 6.3.11; RFC 7162, 7889, 8438, 8474).
+//! STATUS (RFC 9051, section 6.3.11; RFC 7162, 7889, 8438, 8474, 9208).
 
 use super::CommandBody;
 use crate::decode::cursor::{Cursor, Refusal};
@@ -26,11 +26,13 @@ pub enum StatusItem {
     MailboxId,
     /// `APPENDLIMIT` (RFC 7889)
     AppendLimit,
+    /// `DELETED-STORAGE` (RFC 9208)
+    DeletedStorage,
 }
 
 impl StatusItem {
     /// All there are.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Messages,
         Self::Recent,
         Self::UidNext,
@@ -41,6 +43,7 @@ impl StatusItem {
         Self::HighestModSeq,
         Self::MailboxId,
         Self::AppendLimit,
+        Self::DeletedStorage,
     ];
 
     /// As the protocol spells it.
@@ -56,6 +59,7 @@ impl StatusItem {
             Self::HighestModSeq => "HIGHESTMODSEQ",
             Self::MailboxId => "MAILBOXID",
             Self::AppendLimit => "APPENDLIMIT",
+            Self::DeletedStorage => "DELETED-STORAGE",
         }
     }
 }
@@ -109,7 +113,7 @@ mod tests {
             "STATUS blurdybloop (size Size)",
             status(&[StatusItem::Size]),
         );
-        let all = "(MESSAGES RECENT UIDNEXT UIDVALIDITY UNSEEN DELETED SIZE HIGHESTMODSEQ MAILBOXID APPENDLIMIT)";
+        let all = "(MESSAGES RECENT UIDNEXT UIDVALIDITY UNSEEN DELETED SIZE HIGHESTMODSEQ MAILBOXID APPENDLIMIT DELETED-STORAGE)";
         check(
             &format!("STATUS blurdybloop {all}"),
             status(&StatusItem::ALL),

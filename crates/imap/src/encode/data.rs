@@ -110,6 +110,8 @@ pub struct StatusValues {
     pub deleted: u64,
     /// Bytes of all messages.
     pub size: u64,
+    /// Bytes of messages with `\Deleted`.
+    pub deleted_size: u64,
     /// Highest modification sequence.
     pub highest_mod_seq: u64,
     /// Name of the mailbox that outlives renaming; to be there when it is asked for.
@@ -151,6 +153,7 @@ pub fn status_data(
                 StatusItem::Size => values.size,
                 StatusItem::HighestModSeq => values.highest_mod_seq,
                 StatusItem::AppendLimit => values.append_limit,
+                StatusItem::DeletedStorage => values.deleted_size,
                 StatusItem::MailboxId => continue,
             },
         );

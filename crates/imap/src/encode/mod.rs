@@ -8,6 +8,7 @@
 pub mod data;
 pub mod fetch;
 pub mod list;
+pub mod quota;
 pub mod search;
 pub mod sort;
 pub mod status;
@@ -20,6 +21,7 @@ pub use data::{
 };
 pub use fetch::{BodyAnswer, FetchWriter};
 pub use list::{ListData, ListResponse, list, lsub};
+pub use quota::{Resource, ResourceUse, quota, quota_root};
 pub use search::{ESearch, search};
 pub use sort::ThreadWriter;
 pub use status::{Code, Kind, greeting, tagged, untagged};

@@ -368,6 +368,17 @@ schema! {
         takeover_after: Duration = "\"60s\"", "\"5s\"" ..= "\"1d\"";
     }
 
+    /// What an account may hold (RFC 9208). Beyond, its own clients are refused with OVERQUOTA. Mail that was accepted is delivered in any case.
+    /// Nodes that are apart may together let an account have more: then nothing is removed, and nothing more is taken.
+    quota: QuotaSection {
+        /// Bytes of its messages; each copy counts. 0B: as much as the disk has room for.
+        bytes_max: Size = "\"20GiB\"", "\"0B\"" ..= "\"1024TiB\"";
+        /// Its messages: some two hundred bytes of memory each while the account is in use. 0: no limit.
+        messages_max: usize = "1000000", "0" ..= "100000000";
+        /// Its mailboxes. 0: 10,000, which is the most in any case.
+        mailboxes_max: usize = "0", "0" ..= "10000";
+    }
+
     /// What storage may use.
     storage: StorageSection {
         /// Account state held in memory, all owners together; what was not used longest is evicted.

@@ -1,7 +1,7 @@
 //! What is told of mailboxes and messages.
 
 use whimbrel_mailbox::{
-    BlobName, Date, Flags, Keyword, MailboxId, MailboxName, MessageId, SpecialUse, Uids,
+    Below, BlobName, Date, Flags, Keyword, MailboxId, MailboxName, MessageId, SpecialUse, Uids,
 };
 
 #[cfg(doc)]
@@ -12,12 +12,14 @@ use super::{MailboxCall, Reply};
 pub struct Mailbox {
     /// The name.
     pub name: MailboxName,
-    /// Whether a mailbox bears it; else it is only subscribed.
+    /// Whether a mailbox bears it; else it is only subscribed, or stands above a name that exists or is subscribed.
     pub exists: bool,
     /// Its special use.
     pub special_use: Option<SpecialUse>,
     /// Whether it is subscribed.
     pub subscribed: bool,
+    /// What is below it.
+    pub below: Below,
 }
 
 /// Figures of one mailbox.
@@ -37,10 +39,36 @@ pub struct Status {
     pub deleted: u32,
     /// SIZE: the sum, in bytes.
     pub size: u64,
+    /// DELETED-STORAGE: the sum of those with `\Deleted`, in bytes.
+    pub deleted_size: u64,
     /// How many do not end with CRLF.
     pub open_ends: u32,
     /// HIGHESTMODSEQ.
     pub highest_modseq: u64,
+}
+
+/// What an account may hold; `None`: as much as there is room for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// Bytes of messages, copies too.
+    pub bytes_max: Option<u64>,
+    /// Messages.
+    pub messages_max: Option<u64>,
+    /// Mailboxes.
+    pub mailboxes_max: Option<u64>,
+}
+
+/// What an account holds, as this node knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of messages, copies too.
+    pub bytes: u64,
+    /// Messages.
+    pub messages: u64,
+    /// Mailboxes.
+    pub mailboxes: u64,
+    /// What it may.
+    pub quota: Quota,
 }
 
 /// What SELECT tells.

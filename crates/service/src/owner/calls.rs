@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use whimbrel_crdt::Dot;
 use whimbrel_mailbox::{
-    AccountId, At, Flag, Flags, MailboxName, NewMessage, Op, PlanError, Replica, Shown, StoreMode,
+    AccountId, At, Flag, Flags, ListedName, MailboxName, NewMessage, Op, PageSize, PlanError,
+    Replica, Shown, StoreMode,
 };
 
 use super::{
@@ -17,8 +18,8 @@ use super::{
 use crate::{
     api::{
         CHANGES_PER_CALL_MAX, Changes, Entry, Failure, FlagChange, MESSAGES_PER_CALL_MAX, Mailbox,
-        MailboxCall, NewMail, ROWS_PER_CALL_MAX, Replaced, Reply, Row, STATUSES_PER_CALL_MAX,
-        Selected, SessionId, Since, Status,
+        MailboxCall, NAMES_BYTES_PER_CALL_MAX, NAMES_PER_CALL_MAX, NewMail, ROWS_PER_CALL_MAX,
+        Replaced, Reply, Row, STATUSES_PER_CALL_MAX, Selected, SessionId, Since, Status,
     },
     machine::{Input, Note, Now, Others, Output, Ticket},
 };
@@ -58,7 +59,10 @@ impl PartitionOwner {
         call: MailboxCall,
     ) -> Result<Reply, Failure> {
         match call {
-            MailboxCall::List => Ok(Reply::Mailboxes(self.list(account)?)),
+            MailboxCall::List { top, after, uses } => {
+                self.list(account, top.as_ref(), after.as_ref(), uses)
+            }
+            MailboxCall::Usage => Ok(Reply::Usage(self.usage(account)?)),
             MailboxCall::Status { name } => {
                 self.write(now, account, Vec::new(), &[&name]);
                 Ok(Reply::Status(status(self.replica(account)?, &name)?))
@@ -146,6 +150,7 @@ impl PartitionOwner {
                     .plan_create(&at, &name, special_use)
                     .map_err(failure)?;
                 let id = plan.outcome.id;
+                self.takes_mailboxes(account, plan.ops.len())?;
                 self.write(now, account, plan.ops, &[]);
                 Ok(Reply::Created(id))
             }
@@ -202,6 +207,16 @@ impl PartitionOwner {
         } else {
             Vec::new()
         };
+        let bytes = messages.iter().map(|new| u64::from(new.size)).sum::<u64>();
+        let replaced = replaces.as_ref().and_then(|replaced| {
+            let Replaced { name, uid } = replaced;
+            Some(u64::from(replica.row(name, *uid)?.size))
+        });
+        self.takes(
+            account,
+            messages.len() - usize::from(replaced.is_some()),
+            bytes.saturating_sub(replaced.unwrap_or(0)),
+        )?;
         let messages = messages.into_iter().map(new_message).collect();
         let mut plan = replica.plan_append(&at, name, messages).map_err(failure)?;
         if let Some(Replaced { name: from, uid }) = &replaces {
@@ -286,17 +301,28 @@ impl PartitionOwner {
             let status = status(replica, from)?;
             if status.messages as usize <= self.config.messages_per_call_max {
                 let plan = replica.plan_rename(&at, from, to).map_err(failure)?;
+                let creates = plan
+                    .ops
+                    .iter()
+                    .filter(|op| matches!(op, Op::CreateMailbox(_)));
+                self.takes_mailboxes(account, creates.count())?;
                 if fits(replica, &plan) {
                     self.write(now, account, plan.ops, &[]);
                     return Ok(Reply::Done);
                 }
             }
             let create = replica.plan_create(&at, to, None).map_err(failure)?;
+            self.takes_mailboxes(account, create.ops.len())?;
             self.write(now, account, create.ops, &[]);
             // What comes meanwhile stays.
             return self.rename_inbox(now, account, to, status.uid_next - 1);
         }
         let mut plan = replica.plan_rename(&at, from, to).map_err(failure)?;
+        let creates = plan
+            .ops
+            .iter()
+            .filter(|op| matches!(op, Op::CreateMailbox(_)));
+        self.takes_mailboxes(account, creates.count())?;
         let claims = plan.ops.pop_if(|op| matches!(op, Op::Claim { .. }));
         if !fits(replica, &plan) {
             return Err(Failure::Limit("Too many names for one RENAME"));
@@ -462,16 +488,29 @@ impl PartitionOwner {
         }
     }
 
-    fn list(&self, account: AccountId) -> Result<Vec<Mailbox>, Failure> {
-        let names = self.replica(account)?.names().into_iter();
-        Ok(names
-            .map(|info| Mailbox {
-                exists: info.id.is_some(),
-                name: info.name,
-                special_use: info.special_use,
-                subscribed: info.subscribed,
-            })
-            .collect())
+    fn list(
+        &self,
+        account: AccountId,
+        top: Option<&MailboxName>,
+        after: Option<&MailboxName>,
+        uses: bool,
+    ) -> Result<Reply, Failure> {
+        let size = PageSize {
+            names_max: NAMES_PER_CALL_MAX,
+            bytes_max: NAMES_BYTES_PER_CALL_MAX,
+        };
+        let (names, more) = self.replica(account)?.names_after(top, after, uses, size);
+        let names = names.into_iter().map(|ListedName { info, below }| Mailbox {
+            exists: info.id.is_some(),
+            name: info.name,
+            special_use: info.special_use,
+            subscribed: info.subscribed,
+            below,
+        });
+        Ok(Reply::Mailboxes {
+            names: names.collect(),
+            more,
+        })
     }
 
     fn select(
@@ -609,6 +648,10 @@ impl PartitionOwner {
         } else {
             let at = self.at(now, account);
             let replica = self.replica(account)?;
+            let sizes = replica
+                .shown(name, uids)
+                .map(|shown| u64::from(shown.size()));
+            self.takes(account, uids.len(), sizes.sum())?;
             let plan = replica.plan_copy(&at, name, uids, to).map_err(failure)?;
             if !fits(replica, &plan) {
                 return Err(Failure::Limit(
@@ -642,6 +685,9 @@ impl PartitionOwner {
             FlagChange::Replace => StoreMode::Replace,
         };
         self.selected_exists(account, name)?;
+        if !matches!(change, FlagChange::Remove) && flags.keywords().len() > 0 {
+            self.may_grow(account)?;
+        }
         let replica = self.replica(account)?;
         let believed = unchanged_since.is_none_or(|since| replica.is_own_modseq(since));
         let modified: Vec<u32> = match unchanged_since {
@@ -761,6 +807,7 @@ fn status(replica: &Replica, name: &MailboxName) -> Result<Status, Failure> {
         unseen: status.unseen,
         deleted: status.deleted,
         size: status.size,
+        deleted_size: status.deleted_size,
         open_ends: status.open_ends,
         highest_modseq: status.highestmodseq,
     })

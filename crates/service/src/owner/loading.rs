@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_crdt::{Dot, Incarnation, PartitionId, mutants::broken};
-use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Peers, Replica, SpecialUse};
+use whimbrel_mailbox::{AccountId, At, LoadError, MailboxName, Op, Peers, Replica, SpecialUse};
 use whimbrel_storage::{Room, StoreError};
 
 use super::{
@@ -23,7 +23,7 @@ use crate::{
     api::{Event, Failure, Reply},
     gate::Gate,
     log::{self, Log},
-    machine::{Input, Machine, Note, Now, Output, Standing, Ticket},
+    machine::{Building, Input, Machine, Note, Now, Output, Standing, Ticket},
     peers::{self, Frame, LogEnd, PeerOutput, Shipping},
 };
 use whimbrel_replication::{announced::Announced, partition::Resume, readers::Readers};
@@ -120,7 +120,10 @@ impl PartitionOwner {
             // Until it is durable that a state was taken over.
             Some(Partition::Running(own)) if !own.states.may_load() || own.waits_with(account) => {}
             Some(Partition::Running(_)) => {
-                self.entry(account).phase = Phase::Loading { rows: Vec::new() };
+                self.entry(account).phase = Phase::Loading {
+                    rows: Vec::new(),
+                    building: None,
+                };
                 let (from, to) = keys::loaded_range(account);
                 self.request(Load::Rows(account), partition, from, to);
             }
@@ -455,7 +458,7 @@ impl PartitionOwner {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
-        let Phase::Loading { rows } = &mut entry.phase else {
+        let Phase::Loading { rows, building } = &mut entry.phase else {
             return;
         };
         for (key, value) in page {
@@ -471,16 +474,48 @@ impl PartitionOwner {
         let Some(Partition::Running(own)) = self.partitions.get(&entry.partition) else {
             return;
         };
-        let mut replica = None;
-        if !rows.is_empty() {
-            let loaded = Replica::load(account, self.config.slot, rows, own.log.applied());
-            match loaded {
-                Ok(loaded) => replica = Some(Box::new(loaded)),
-                Err(error) => return self.broken(account, &error.to_string()),
+        if rows.is_empty() {
+            if let Err(replica) = self.join_loaded(account, None) {
+                self.loaded(now, account, replica);
             }
+            return;
         }
-        if let Err(replica) = self.join_loaded(account, replica) {
-            self.loaded(now, account, replica);
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        *building = Some(ticket);
+        let work = Building {
+            account,
+            slot: self.config.slot,
+            rows,
+            applied: own.log.applied().clone(),
+        };
+        self.out.push_back(Output::Build(ticket, work));
+    }
+
+    /// What was read is an account. One that was dropped meanwhile is not taken.
+    pub(super) fn built(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        built: Result<Box<Replica>, (AccountId, LoadError)>,
+    ) {
+        let account = match &built {
+            Ok(replica) => replica.account(),
+            Err((account, _)) => *account,
+        };
+        let entry = self.accounts.get(&account);
+        let is_awaited = entry.is_some_and(|entry| {
+            matches!(entry.phase, Phase::Loading { building: Some(of), .. } if of == ticket)
+        });
+        match built {
+            Ok(replica) if is_awaited => {
+                if let Err(replica) = self.join_loaded(account, Some(replica)) {
+                    self.loaded(now, account, replica);
+                }
+            }
+            Ok(replica) => self.out.push_back(Output::Discard(replica)),
+            Err((_, error)) if is_awaited => self.broken(account, &error.to_string()),
+            Err(_) => {}
         }
     }
 

@@ -29,6 +29,7 @@ mod leaving;
 mod left;
 mod loading;
 mod placed;
+mod quota;
 mod reading;
 mod rows;
 mod sent;
@@ -53,7 +54,7 @@ pub(crate) use self::rows::holder;
 pub(crate) use self::stalled::held_blobs;
 pub use self::{imports::import_upload, rows::blob_name};
 use crate::{
-    api::{Call, Failure, MESSAGES_PER_CALL_MAX, MailboxId, Reply, SessionId},
+    api::{Call, Failure, MESSAGES_PER_CALL_MAX, MailboxId, Quota, Reply, SessionId},
     figures::Figures,
     gate::Gate,
     log::Log,
@@ -72,6 +73,8 @@ pub struct Config {
     pub slot: u8,
     /// Accounts in memory, in bytes: beyond it those that nobody watches are evicted. `storage.accounts_bytes_max`, divided by the owners.
     pub accounts_bytes_max: usize,
+    /// What each account may hold.
+    pub quota: Quota,
     /// Calls that wait for one account to be loaded: beyond, a client is told to try later. A limit of memory against a store that
     /// hangs. `limits.waiting_calls_max`.
     pub waiting_calls_max: usize,
@@ -139,6 +142,7 @@ impl Default for Config {
             origin: Incarnation::from_hash(1),
             slot: 0,
             accounts_bytes_max: 64 << 20,
+            quota: Quota::default(),
             waiting_calls_max: 1024,
             round: 0,
             lead: LEAD,
@@ -338,6 +342,8 @@ enum Phase {
     Absent,
     Loading {
         rows: Vec<(RowKey, Vec<u8>)>,
+        /// All were read, and it is being made of them.
+        building: Option<Ticket>,
     },
     /// Nothing is stored: the directory is asked.
     Asking,
@@ -460,6 +466,9 @@ impl PartitionOwner {
             if let Some(entry) = self.accounts.remove(&account) {
                 self.bytes -= entry.bytes;
                 self.counted.accounts_evicted += 1;
+                if let Phase::Running(replica) = entry.phase {
+                    self.out.push_back(Output::Discard(replica));
+                }
             }
         }
     }
@@ -599,6 +608,7 @@ impl Machine for PartitionOwner {
                 ));
             }
             Input::Loaded { ticket, rows, done } => self.loaded_page(now, ticket, rows, done),
+            Input::Built(ticket, built) => self.built(now, ticket, built),
             Input::LoadFailed(ticket, cause) => self.load_failed(now, ticket, &cause),
             Input::Committed(ticket) => self.committed(now, ticket, true),
             Input::CommitFailed(ticket) => self.committed(now, ticket, false),

@@ -276,8 +276,11 @@ fn with_too_few_nodes_nothing_is_written() {
     assert_eq!(written(&pair), before);
     assert_eq!(counted(&pair), [0, 0, 6, 0]);
     // Reading goes on, and so does who does not wait.
-    let request = ask(&mut pair, MailboxCall::List);
-    assert!(matches!(pair.answer(0, request), Some(Reply::Mailboxes(_))));
+    let request = ask(&mut pair, MailboxCall::list());
+    assert!(matches!(
+        pair.answer(0, request),
+        Some(Reply::Mailboxes { .. })
+    ));
     pair.append(0, "a", 1);
     // It need not have said yet where it stands.
     pair.link();

@@ -66,7 +66,7 @@ pub(crate) fn two_accounts() -> Pair {
 /// Node 1 does not serve ANNE and holds so many parts of batches for her; the other account is served, and gets what comes.
 #[track_caller]
 fn only_anne_is_stalled(pair: &mut Pair, held: usize) {
-    let reply = pair.call(1, MailboxCall::List);
+    let reply = pair.call(1, MailboxCall::list());
     assert!(
         matches!(reply, Reply::Failed(Failure::Temporary)),
         "{reply:?}"
@@ -82,8 +82,11 @@ fn only_anne_is_stalled(pair: &mut Pair, held: usize) {
         1
     );
     pair.nodes[1].warnings.clear();
-    let reply = pair.try_call(1, bea(), MailboxCall::List);
-    let Some(Reply::Mailboxes(mailboxes)) = reply else {
+    let reply = pair.try_call(1, bea(), MailboxCall::list());
+    let Some(Reply::Mailboxes {
+        names: mailboxes, ..
+    }) = reply
+    else {
         panic!("{reply:?}");
     };
     assert!(mailboxes.iter().any(|mailbox| mailbox.name == name("new")));

@@ -429,7 +429,7 @@ fn a_body_that_comes_to_a_disk_that_takes_nothing_is_looked_for_each_second() {
     let looked = pair.wanted[1].len() as u64;
     assert!((1..=tries).contains(&looked), "{looked} in {tries} s");
     // Others are served meanwhile.
-    let reply = pair.try_call(1, bea(), MailboxCall::List);
+    let reply = pair.try_call(1, bea(), MailboxCall::list());
     assert!(reply.is_some());
     pair.nodes[1].away = false;
     pair.settle();

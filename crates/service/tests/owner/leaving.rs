@@ -295,8 +295,8 @@ fn who_has_an_account_in_part_does_not_leave() {
     let (row, damaged) = (row.expect("INBOX"), Bytes::from_static(&[9]));
     let good = placed.pair.nodes[1].rows.insert(row.clone(), damaged);
     placed.restart(1);
-    let reply = placed.pair.try_call(1, ANNE, MailboxCall::List);
-    assert!(!matches!(reply, Some(Reply::Mailboxes(_))), "{reply:?}");
+    let reply = placed.pair.try_call(1, ANNE, MailboxCall::list());
+    assert!(!matches!(reply, Some(Reply::Mailboxes { .. })), "{reply:?}");
     assert_eq!(placed.pair.stalled(), 1);
     placed.say(1, Phase::Leaves, &[0, 1]);
     placed.pair.settle();

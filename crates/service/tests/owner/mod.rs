@@ -11,6 +11,7 @@ mod node;
 mod pair;
 mod parts;
 mod placed;
+mod quota;
 mod refused;
 mod states;
 mod steps;

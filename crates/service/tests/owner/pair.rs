@@ -305,6 +305,7 @@ impl Pair {
                 let done = true;
                 Input::Loaded { ticket, rows, done }
             }
+            Output::Build(ticket, building) => Input::Built(ticket, building.run()),
             Output::AskBirth(account) if node.removed.contains(&account) => {
                 Input::Birth(account, Standing::Removed)
             }

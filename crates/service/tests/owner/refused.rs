@@ -91,7 +91,7 @@ fn what_was_held_is_applied_when_the_disk_has_room() {
     pair.nodes[1].rows.insert(row, good);
     pair.nodes[1].full = true;
     pair.restart(1);
-    let request = pair.ask(1, ANNE, MailboxCall::List, 0);
+    let request = pair.ask(1, ANNE, MailboxCall::list(), 0);
     // Two for each part.
     tries_once_a_second(&mut pair, 6);
     let reply = pair.answer(1, request);

@@ -75,8 +75,10 @@ fn alike(pair: &mut Pair) {
     assert_eq!((pair.nodes[0].coming(), pair.nodes[1].coming()), (0, 0));
     assert!(pair.nodes[0].fixed.is_empty(), "the snapshot was released");
     for account in [ANNE, bea()] {
-        let list = |pair: &mut Pair, node| match pair.try_call(node, account, MailboxCall::List) {
-            Some(Reply::Mailboxes(mailboxes)) => mailboxes
+        let list = |pair: &mut Pair, node| match pair.try_call(node, account, MailboxCall::list()) {
+            Some(Reply::Mailboxes {
+                names: mailboxes, ..
+            }) => mailboxes
                 .into_iter()
                 .filter(|mailbox| mailbox.exists)
                 .map(|mailbox| mailbox.name)
@@ -191,8 +193,8 @@ fn a_state_waits_while_an_account_is_stalled() {
     let good = pair.nodes[1].rows.insert(row.clone(), damaged).unwrap();
     pair.restart(1);
     pair.unlink();
-    let reply = pair.try_call(1, ANNE, MailboxCall::List);
-    assert!(!matches!(reply, Some(Reply::Mailboxes(_))), "{reply:?}");
+    let reply = pair.try_call(1, ANNE, MailboxCall::list());
+    assert!(!matches!(reply, Some(Reply::Mailboxes { .. })), "{reply:?}");
     assert_eq!(pair.stalled(), 1);
     pair.link();
     for _ in 0..4 {
@@ -224,7 +226,7 @@ fn accounts_are_joined_when_the_disk_has_room_again() {
     pair.settle();
     assert!(taken(&pair, 1) == 1 && pair.nodes[1].coming() > 0);
     // A client waits for one of the accounts.
-    let request = pair.ask(1, ANNE, MailboxCall::List, 0);
+    let request = pair.ask(1, ANNE, MailboxCall::list(), 0);
     pair.nodes[1].full = true;
     pair.nodes[1].fails = None;
     let begin = pair.now.mono_micros;
@@ -346,7 +348,7 @@ fn a_removed_account_does_not_come_back_with_a_state() {
     pair.settle();
     assert_eq!((taken(&pair, 1), pair.nodes[1].coming()), (1, 0));
     assert!(!pair.nodes[1].rows.keys().any(of_bea));
-    let reply = pair.try_call(1, bea(), MailboxCall::List);
+    let reply = pair.try_call(1, bea(), MailboxCall::list());
     assert!(
         matches!(reply, Some(Reply::Failed(Failure::NoSuchAccount))),
         "{reply:?}"

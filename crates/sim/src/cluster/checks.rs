@@ -370,7 +370,7 @@ impl World {
                 .try_for_each(|node| self.missing_are_named(*node, account))?;
             // One that has just come with another disk refuses until it has what another had.
             for node in &there {
-                let reply = self.ask_and_wait(*node, account, MailboxCall::List)?;
+                let reply = self.ask_and_wait(*node, account, MailboxCall::list())?;
                 if matches!(reply, Reply::Failed(Failure::Temporary)) {
                     return Ok(Some(format!("node {node} refuses account {account}")));
                 }
@@ -484,8 +484,11 @@ impl World {
 
     pub(super) fn picture(&mut self, node: usize, account: AccountId) -> Result<Picture, String> {
         let mut picture = Picture::default();
-        let reply = self.ask_and_wait(node, account, MailboxCall::List)?;
-        let Reply::Mailboxes(mailboxes) = reply else {
+        let reply = self.ask_and_wait(node, account, MailboxCall::list())?;
+        let Reply::Mailboxes {
+            names: mailboxes, ..
+        } = reply
+        else {
             return Err(format!("LIST was answered by {reply:?}"));
         };
         let session = self.session();

@@ -79,7 +79,7 @@ impl World {
         let up_to = known.last().copied().unwrap_or(0);
         let foreign = client.knows.as_ref().map(|knows| knows.modseq);
         let (note, call, what) = match rng.below(11) {
-            0 => ("cluster: LIST", MailboxCall::List, What::More(More::List)),
+            0 => ("cluster: LIST", MailboxCall::list(), What::More(More::List)),
             1 => {
                 let names: Vec<String> = (0..3).map(|_| (*rng.pick(&NAMES)).to_owned()).collect();
                 let call = MailboxCall::Statuses {
@@ -237,7 +237,7 @@ impl World {
                 Ok(())
             }
             (_, Reply::Failed(_)) => Ok(()),
-            (More::List, Reply::Mailboxes(all)) => match is_a_list(all) {
+            (More::List, Reply::Mailboxes { names: all, .. }) => match is_a_list(all) {
                 true => Ok(()),
                 false => wrong("a list without INBOX, or in another order"),
             },

@@ -60,7 +60,7 @@ impl World {
                         ));
                     }
                 }
-                match self.ask_and_wait(node, account, MailboxCall::List)? {
+                match self.ask_and_wait(node, account, MailboxCall::list())? {
                     Reply::Failed(Failure::Temporary) => {
                         self.note("cluster: turned away by a new node");
                         continue;

@@ -186,8 +186,11 @@ impl World {
         ),
         String,
     > {
-        let reply = self.ask_and_wait(Call::mailbox(account, MailboxCall::List))?;
-        let Reply::Mailboxes(mailboxes) = reply else {
+        let reply = self.ask_and_wait(Call::mailbox(account, MailboxCall::list()))?;
+        let Reply::Mailboxes {
+            names: mailboxes, ..
+        } = reply
+        else {
             return Err(format!("LIST was answered by {reply:?}"));
         };
         let subscribed = mailboxes
@@ -197,6 +200,7 @@ impl World {
             .collect();
         let (mut actual, mut told) = (BTreeMap::new(), BTreeMap::new());
         let session = self.session();
+        let (mut messages, mut bytes) = (0, 0);
         for mailbox in mailboxes.iter().filter(|mailbox| mailbox.exists) {
             let name = mailbox.name.clone();
             if let Some(uids) = self.uids.get_mut(&account) {
@@ -223,7 +227,9 @@ impl World {
             if rows.len() != uids.len() {
                 return Err(format!("{} has UIDs without rows", name.as_str()));
             }
+            messages += rows.len() as u64;
             for row in &rows {
+                bytes += u64::from(row.size);
                 self.body_is_there(row, account)?;
             }
             let list = rows
@@ -234,6 +240,15 @@ impl World {
             told.insert(name.as_str().to_owned(), uids);
         }
         self.node.hangup(session);
+        let reply = self.ask_and_wait(Call::mailbox(account, MailboxCall::Usage))?;
+        match reply {
+            Reply::Usage(usage) if (usage.messages, usage.bytes) == (messages, bytes) => {}
+            reply => {
+                return Err(format!(
+                    "{messages} messages of {bytes} bytes are shown: {reply:?}"
+                ));
+            }
+        }
         Ok((actual, subscribed, told))
     }
 

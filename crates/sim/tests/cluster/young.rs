@@ -55,7 +55,7 @@ impl Cluster {
         };
         is_refused(&self.ask(node, Call::Authenticate(ask)))
             && is_refused(&self.ask(node, resolve))
-            && is_refused(&self.call(node, MailboxCall::List))
+            && is_refused(&self.call(node, MailboxCall::list()))
     }
 }
 
@@ -81,7 +81,7 @@ fn a_new_node_refuses_until_it_has_what_another_had() {
     let resolved = cluster.ask(2, resolve);
     let known = matches!(resolved, Reply::Resolved(Resolution::Local(_)));
     assert!(known, "the directory is here: {resolved:?}");
-    let list = cluster.call(2, MailboxCall::List);
+    let list = cluster.call(2, MailboxCall::list());
     assert!(is_refused(&list), "the bodies are not: {list:?}");
     cluster.bodies_withheld = false;
     cluster.withhold(None);
@@ -118,7 +118,7 @@ fn a_node_with_an_older_disk_refuses_until_it_has_what_another_had() {
     assert!(cluster.turns_away(2), "nobody was met");
     cluster.bodies_withheld = true;
     cluster.link(true);
-    let list = cluster.call(2, MailboxCall::List);
+    let list = cluster.call(2, MailboxCall::list());
     assert!(is_refused(&list), "the bodies are not here: {list:?}");
     cluster.bodies_withheld = false;
     cluster.withhold(None);
@@ -199,7 +199,7 @@ fn with_a_new_one() -> Cluster {
     cluster.withheld = Some(owner::keys::partition_of(ANNE));
     cluster.withheld_from = Some(2);
     cluster.link(true);
-    let list = cluster.call(2, MailboxCall::List);
+    let list = cluster.call(2, MailboxCall::list());
     assert!(is_refused(&list), "{list:?}");
     cluster
 }
@@ -230,7 +230,7 @@ fn a_new_node_has_its_mail_delivered() {
     assert_eq!(cluster.bodies_of(0), all);
     assert_eq!(cluster.queue_lens(), [0, 0, 0], "it waits for nothing");
     assert_eq!(cluster.handed(2), 198);
-    let list = cluster.call(2, MailboxCall::List);
+    let list = cluster.call(2, MailboxCall::list());
     assert!(is_refused(&list), "it is new still: {list:?}");
     cluster.withhold(None);
     cluster.pass(10);

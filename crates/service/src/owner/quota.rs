@@ -1,0 +1,77 @@
+//! What an account may hold (RFC 9208).
+//!
+//! Each node refuses what goes beyond by what it knows. Nodes that are apart may together let an account have more: then nothing is removed, and nothing
+//! more is taken until it has less. Mail that was accepted is delivered whatever the quota is.
+
+use whimbrel_mailbox::{AccountId, Replica};
+
+use super::PartitionOwner;
+use crate::api::{Failure, Quota, Usage};
+
+/// An account is large that takes this part of the memory for all of an owner,
+const LARGE_PART: usize = 16;
+/// and at least so much: some thousand messages.
+const LARGE_BYTES_MIN: usize = 1 << 20;
+
+impl PartitionOwner {
+    pub(super) fn usage(&self, account: AccountId) -> Result<Usage, Failure> {
+        Ok(usage(self.replica(account)?, &self.config.quota))
+    }
+
+    /// Whether an account may have so many more messages of so many bytes in all.
+    pub(super) fn takes(
+        &self,
+        account: AccountId,
+        messages: usize,
+        bytes: u64,
+    ) -> Result<(), Failure> {
+        let usage = self.usage(account)?;
+        let beyond = |used: u64, more: u64, max: Option<u64>| {
+            more > 0 && max.is_some_and(|max| used.saturating_add(more) > max)
+        };
+        if beyond(usage.messages, messages as u64, usage.quota.messages_max) {
+            return Err(Failure::OverQuota(
+                "The account has as many messages as it may",
+            ));
+        }
+        if beyond(usage.bytes, bytes, usage.quota.bytes_max) {
+            return Err(Failure::OverQuota("The account has no room for it"));
+        }
+        self.may_grow(account)
+    }
+
+    /// Whether it may have mailboxes more.
+    pub(super) fn takes_mailboxes(&self, account: AccountId, more: usize) -> Result<(), Failure> {
+        let usage = self.usage(account)?;
+        let max = usage.quota.mailboxes_max;
+        if more > 0 && max.is_some_and(|max| usage.mailboxes + more as u64 > max) {
+            return Err(Failure::OverQuota(
+                "The account has as many mailboxes as it may",
+            ));
+        }
+        self.may_grow(account)
+    }
+
+    /// Accounts that are watched are not evicted. If all together take twice the memory that they may, the large ones among them do not grow.
+    pub(super) fn may_grow(&self, account: AccountId) -> Result<(), Failure> {
+        let bytes_max = self.config.accounts_bytes_max;
+        let own = self.accounts.get(&account).map_or(0, |entry| entry.bytes);
+        let is_large = own > (bytes_max / LARGE_PART).max(LARGE_BYTES_MIN);
+        if is_large && self.bytes > 2 * bytes_max {
+            return Err(Failure::Limit(
+                "The server has no memory for a larger account, try again later",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn usage(replica: &Replica, quota: &Quota) -> Usage {
+    let used = replica.usage();
+    Usage {
+        bytes: used.bytes,
+        messages: used.messages,
+        mailboxes: replica.names_count() as u64,
+        quota: quota.clone(),
+    }
+}
