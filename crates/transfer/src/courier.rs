@@ -13,11 +13,26 @@ pub const DIRECTORY: &str = "courierimapkeywords";
 /// The file for all messages.
 pub const LIST: &str = ":list";
 
+/// Messages with keywords of one folder that are looked at: what is held of each is some 100 bytes.
+pub const MESSAGES_MAX: usize = 1 << 20;
+
+/// Keywords of one folder that are looked at. Each takes place in memory, and an account takes fewer.
+pub const KEYWORDS_MAX: usize = 10_000;
+
 /// The keywords of the messages of one folder, by the base of a file's name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keywords {
     names: Vec<String>,
+    numbers: BTreeMap<String, u32>,
     messages: BTreeMap<Vec<u8>, Vec<u32>>,
+    messages_max: usize,
+    is_cut: bool,
+}
+
+impl Default for Keywords {
+    fn default() -> Self {
+        Self::of_messages(MESSAGES_MAX)
+    }
 }
 
 /// What a file's name in [`DIRECTORY`] says: which message's keywords it holds, and how new it is.
@@ -30,32 +45,56 @@ pub struct Change<'a> {
 }
 
 impl Keywords {
+    /// None, of so many messages at the most.
+    fn of_messages(messages_max: usize) -> Self {
+        Keywords {
+            names: Vec::new(),
+            numbers: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            messages_max,
+            is_cut: false,
+        }
+    }
+
     /// Reads [`LIST`]. Lines that make no sense are left out.
     #[must_use]
     pub fn parse(text: &[u8]) -> Self {
-        let mut lines = text.split(|byte| *byte == b'\n');
         let mut keywords = Keywords::default();
+        keywords.read(text);
+        keywords
+    }
+
+    fn read(&mut self, text: &[u8]) {
+        let mut lines = text.split(|byte| *byte == b'\n');
+        // The numbers of the list, which count all lines, as numbers here; of one that is no text there is none.
+        let mut numbers: Vec<Option<u32>> = Vec::new();
         for line in lines.by_ref() {
-            if line.trim_ascii().is_empty() {
+            let line = line.trim_ascii();
+            if line.is_empty() {
                 break;
             }
-            // Numbers count all lines: one that is no text has a number, too.
-            let name = str::from_utf8(line.trim_ascii()).unwrap_or_default();
-            keywords.names.push(name.to_owned());
+            if numbers.len() < KEYWORDS_MAX {
+                let name = str::from_utf8(line).ok();
+                numbers.push(name.and_then(|name| self.number(name)));
+            } else {
+                self.is_cut = true;
+            }
         }
         for line in lines {
             let Some(at) = memchr::memrchr(b':', line) else {
                 continue;
             };
-            let numbers = str::from_utf8(&line[at + 1..]).unwrap_or_default();
-            let numbers = numbers.split_ascii_whitespace();
-            let numbers = numbers.filter_map(|of| of.parse::<u32>().ok());
-            let known = |number: &u32| (*number as usize) < keywords.names.len();
-            keywords
-                .messages
-                .insert(line[..at].to_vec(), numbers.filter(known).collect());
+            let words = str::from_utf8(&line[at + 1..]).unwrap_or_default();
+            let words = words.split_ascii_whitespace();
+            let known = words.filter_map(|of| *numbers.get(of.parse::<usize>().ok()?)?);
+            self.set(&line[..at], known.collect());
         }
-        keywords
+    }
+
+    /// Whether some of it was too much: [`MESSAGES_MAX`], [`KEYWORDS_MAX`].
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Reads the name of a file in [`DIRECTORY`]; `None` if it is none of a message's.
@@ -77,40 +116,59 @@ impl Keywords {
     pub fn replace(&mut self, base: &[u8], text: &str) {
         let lines = text.lines().map(str::trim_ascii);
         let words = lines.take_while(|line| !line.is_empty());
-        let numbers = words.map(|word| self.number(word)).collect();
-        self.messages.insert(base.to_vec(), numbers);
+        let numbers = words.filter_map(|word| self.number(word)).collect();
+        self.set(base, numbers);
     }
 
     /// A message has this keyword, too.
     pub fn add(&mut self, base: &[u8], keyword: &str) {
-        let number = self.number(keyword);
-        let numbers = self.messages.entry(base.to_vec()).or_default();
-        if !numbers.contains(&number) {
-            numbers.push(number);
-        }
+        let mut numbers = self.messages.remove(base).unwrap_or_default();
+        numbers.extend(self.number(keyword));
+        numbers.sort_unstable();
+        numbers.dedup();
+        self.set(base, numbers);
     }
 
-    fn number(&mut self, keyword: &str) -> u32 {
-        let known = self.names.iter().position(|name| name == keyword);
-        let number = known.unwrap_or_else(|| {
-            self.names.push(keyword.to_owned());
-            self.names.len() - 1
-        });
-        // There is one for each line of a file that is read whole.
-        u32::try_from(number).unwrap_or(u32::MAX)
+    fn set(&mut self, base: &[u8], mut numbers: Vec<u32>) {
+        self.messages.remove(base);
+        if numbers.is_empty() {
+            return;
+        }
+        if self.messages.len() >= self.messages_max {
+            self.is_cut = true;
+            return;
+        }
+        numbers.shrink_to_fit();
+        self.messages.insert(base.to_vec(), numbers);
+    }
+
+    /// The number of a keyword, given to it now if need be.
+    fn number(&mut self, keyword: &str) -> Option<u32> {
+        if let Some(number) = self.numbers.get(keyword) {
+            return Some(*number);
+        }
+        if self.names.len() >= KEYWORDS_MAX {
+            self.is_cut = true;
+            return None;
+        }
+        let number = u32::try_from(self.names.len()).ok()?;
+        self.names.push(keyword.to_owned());
+        self.numbers.insert(keyword.to_owned(), number);
+        Some(number)
     }
 
     /// The keywords of a message.
     pub fn of(&self, base: &[u8]) -> impl Iterator<Item = &str> {
         let numbers = self.messages.get(base).into_iter().flatten();
-        let names = numbers.filter_map(|number| self.names.get(*number as usize));
-        names.map(String::as_str).filter(|name| !name.is_empty())
+        numbers
+            .filter_map(|number| self.names.get(*number as usize))
+            .map(String::as_str)
     }
 
     /// Whether no message has any.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.messages.values().all(Vec::is_empty)
+        self.messages.is_empty()
     }
 
     /// As [`LIST`] has them.
@@ -122,7 +180,7 @@ impl Keywords {
             text.push(b'\n');
         }
         text.push(b'\n');
-        for (base, numbers) in self.messages.iter().filter(|(_, of)| !of.is_empty()) {
+        for (base, numbers) in &self.messages {
             let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
             text.extend_from_slice(base);
             text.push(b':');
@@ -156,6 +214,22 @@ mod tests {
         for empty in ["", "\n", "one\ntwo", "one\n\n"] {
             assert!(Keywords::parse(empty.as_bytes()).is_empty(), "{empty:?}");
         }
+    }
+
+    #[test]
+    fn it_is_bounded() {
+        let list: String = (0..2 * KEYWORDS_MAX).map(|n| format!("k{n}\n")).collect();
+        let last = KEYWORDS_MAX - 1;
+        let mut keywords = Keywords::parse(format!("{list}\na:{last} {KEYWORDS_MAX}\n").as_bytes());
+        assert!(keywords.is_cut());
+        assert_eq!(of(&keywords, "a"), [format!("k{last}")]);
+        keywords.replace(b"a", "another\nk7\n");
+        assert_eq!(of(&keywords, "a"), ["k7"]);
+        let mut keywords = Keywords::of_messages(2);
+        keywords.read(b"k\n\na:0\nb:\nc:0\na:0\nd:0\n");
+        assert!(keywords.is_cut() && of(&keywords, "c") == ["k"]);
+        assert!(of(&keywords, "d").is_empty());
+        assert!(!Keywords::parse(b"k\n\na:0\n").is_cut());
     }
 
     #[test]

@@ -184,6 +184,10 @@ fn messages_without_an_empty_line_between() {
     // A header without a body, and a message without a line end.
     check("FROM\nA: 1\nFROM\nA: 2\n", &["A: 1\n", "A: 2\n"]);
     check("FROM\nA: 1\n\nFROM\nA: 2", &["A: 1\n", "A: 2"]);
+    check(
+        "FROM\nA: 1\n\nx\nFROM\nA : 2\n",
+        &["A: 1\n\nx\n", "A : 2\n"],
+    );
     // No header behind it: a line of a text.
     for line in ["", "text\n", "\n", "two words: x\n", "http://x\n", ": x\n"] {
         let text = format!("A: 1\n\nx\n{FROM}{line}");
@@ -202,6 +206,25 @@ fn messages_without_an_empty_line_between() {
     // Two programs have put such a line in front of one message.
     check("FROM\nFROM\nA: 1\n", &["A: 1\n"]);
     check("FROM\n>From x y\nA: 1\n", &["From x y\nA: 1\n"]);
+}
+
+/// What looks like the begin of a message, and is taken for text, is counted.
+#[test]
+fn lines_in_doubt() {
+    let check = |text: &str, expected: &[u64]| {
+        let file = format!("{FROM}A: 1\n\n{text}").replace("FROM\n", FROM);
+        let found = read_all(file.as_bytes(), Quoting::Rd, &[9]).unwrap();
+        let found: Vec<u64> = found.iter().map(|(_, kept)| kept.doubtful).collect();
+        assert_eq!(found, expected, "{file}");
+    };
+    check("x\nFROM\nA: 2\n", &[0, 0]);
+    check("x\nFROM\nno header\nFROM\n\n\nFROM\nA: 3\n", &[2, 0]);
+    check("x\nFROM\n", &[1]);
+    check(
+        "\n\nFrom you on 2015-01-01 12:00:00\nall: x\nFrom you\n",
+        &[1],
+    );
+    check("x\nFrom you\nSubject: x\n\nFrom \n", &[0]);
 }
 
 /// Not all programs write a date, or one of ctime(3). Thunderbird writes nothing behind `From `.

@@ -279,7 +279,7 @@ impl Tree {
             }
             _ => {
                 fs::create_dir(&at).unwrap();
-                fs::set_permissions(&at, fs::Permissions::from_mode(0)).unwrap();
+                fs::set_permissions(&at, fs::Permissions::from_mode(0o000)).unwrap();
             }
         }
         self.skip(&at);

@@ -336,6 +336,12 @@ impl Exporter<'_> {
         is_no_link(&self.to, &courier_file)?;
         if !without.is_empty() {
             replace(&courier_file, &couriers.to_text())?;
+            if couriers.is_cut() {
+                self.report.failed(
+                    name,
+                    "it has more keywords, or messages with so many, than are written: some are left out",
+                );
+            }
             let words: Vec<&str> = without.iter().map(String::as_str).collect();
             self.report.note(&format!(
                 "{name}: Dovecot reads {} keywords of a folder at the most; these are kept as Courier keeps them: {}",

@@ -266,7 +266,10 @@ pub async fn import(config: &Config, import: Import, fatal: Fatal) -> Result<Rep
         report.begin(folders.iter().map(|folder| folder.weight).sum());
         for (folder, name) in folders.iter().zip(named) {
             let before = (report.new, report.known, report.skipped);
-            let theirs = || folder.levels.join("/");
+            let theirs = || match &folder.place {
+                Place::Directory(path) | Place::File(path) => local::label(path),
+                _ => folder.levels.join("/"),
+            };
             if !matches!(folder.place, Place::Nowhere) {
                 if let Some(bar) = &report.bar {
                     bar.set_message(shown(&name));

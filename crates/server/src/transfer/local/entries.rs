@@ -16,11 +16,14 @@ use rustix::{fs::OFlags, io::Errno};
 
 use super::super::Report;
 
-/// Names that are held of one directory. It is read once for each so many: a file system gives names in no order.
-const SLICE_ENTRIES: usize = 1 << 16;
+/// Names that are held of one directory, and of each above it: some 3 MiB. It is read once for each so many: a file system gives names in no order.
+const SLICE_ENTRIES: usize = 1 << 15;
 
 /// Bytes of a file that lists folders or keywords.
-const LIST_BYTES_MAX: u64 = 64 << 20;
+const LIST_BYTES_MAX: u64 = 1 << 20;
+
+/// Bytes of a file with a line for each message.
+const LONG_LIST_BYTES_MAX: u64 = 64 << 20;
 
 const LINK: &str = "it is a symbolic link";
 
@@ -145,7 +148,7 @@ impl Entries {
 }
 
 /// A path for people: on one line.
-pub(super) fn label(path: &Path) -> String {
+pub(in super::super) fn label(path: &Path) -> String {
     path.display().to_string().replace('\n', "\u{fffd}")
 }
 
@@ -185,15 +188,24 @@ pub(super) fn modified(meta: &Metadata) -> io::Result<i64> {
 }
 
 /// A file that lists folders or keywords; nothing if there is none. What cannot be read is told.
-pub(super) fn list(path: &Path, report: &mut Report) -> Vec<u8> {
+pub(super) fn short_list(path: &Path, report: &mut Report) -> Vec<u8> {
+    list(path, LIST_BYTES_MAX, report)
+}
+
+/// As [`short_list`], of a file with a line for each message.
+pub(super) fn long_list(path: &Path, report: &mut Report) -> Vec<u8> {
+    list(path, LONG_LIST_BYTES_MAX, report)
+}
+
+fn list(path: &Path, bytes_max: u64, report: &mut Report) -> Vec<u8> {
     let mut bytes = Vec::new();
     let read = open_file(path).and_then(|(file, meta)| {
-        if meta.len() > LIST_BYTES_MAX {
+        if meta.len() > bytes_max {
             return Err(io::Error::other(format!(
-                "it has more than {LIST_BYTES_MAX} bytes"
+                "it has more than {bytes_max} bytes"
             )));
         }
-        file.take(LIST_BYTES_MAX).read_to_end(&mut bytes)
+        file.take(bytes_max).read_to_end(&mut bytes)
     });
     match read {
         Ok(_) => bytes,
@@ -267,9 +279,15 @@ mod tests {
     fn a_list_that_cannot_be_read_is_told() {
         let root = tempfile::tempdir().unwrap();
         let mut report = Report::default();
-        assert!(list(&root.path().join("none"), &mut report).is_empty());
+        assert!(short_list(&root.path().join("none"), &mut report).is_empty());
         assert_eq!(report.others_skipped, 0);
-        assert!(list(root.path(), &mut report).is_empty());
+        assert!(short_list(root.path(), &mut report).is_empty());
         assert_eq!(report.others_skipped, 1);
+        let large = root.path().join("large");
+        fs::write(&large, vec![b'\n'; 1 + LIST_BYTES_MAX as usize]).unwrap();
+        assert!(short_list(&large, &mut report).is_empty());
+        assert_eq!(report.others_skipped, 2);
+        assert!(!long_list(&large, &mut report).is_empty());
+        assert_eq!(report.others_skipped, 2);
     }
 }

@@ -24,7 +24,8 @@ use super::{
     },
     DEPTH_MAX, Found, TOO_DEEP,
     entries::{
-        Entries, Entry, Kind, is_directory, label, lines_of_text, list, modified, open_file,
+        Entries, Entry, Kind, is_directory, label, lines_of_text, long_list, modified, open_file,
+        short_list,
     },
     failed,
 };
@@ -273,7 +274,7 @@ pub(super) async fn read(
     target: &mut Target,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let keywords = Keywords::parse(&lines_of_text(&list(&path.join(KEYWORDS), report)));
+    let keywords = Keywords::parse(&lines_of_text(&short_list(&path.join(KEYWORDS), report)));
     let couriers = couriers(&path.join(courier::DIRECTORY), report);
     let key = folder.key.join("\0");
     let mut unknown = 0;
@@ -347,7 +348,7 @@ fn couriers(path: &Path, report: &mut Report) -> courier::Keywords {
     if !is_directory(path) {
         return courier::Keywords::default();
     }
-    let mut keywords = courier::Keywords::parse(&list(&path.join(courier::LIST), report));
+    let mut keywords = courier::Keywords::parse(&long_list(&path.join(courier::LIST), report));
     let mut entries = match Entries::of(path) {
         Ok(entries) => entries,
         Err(error) => {
@@ -360,7 +361,15 @@ fn couriers(path: &Path, report: &mut Report) -> courier::Keywords {
     loop {
         let entry = match entries.next() {
             Ok(Some(entry)) => entry,
-            Ok(None) => return keywords,
+            Ok(None) => {
+                if keywords.is_cut() {
+                    report.failed(
+                        &label(path),
+                        "it names more keywords or messages than are read",
+                    );
+                }
+                return keywords;
+            }
             Err(error) => {
                 report.failed(&label(path), &error.to_string());
                 return keywords;
@@ -373,7 +382,7 @@ fn couriers(path: &Path, report: &mut Report) -> courier::Keywords {
                 let newest = ages.entry(change.base.to_vec()).or_insert(0);
                 if change.age >= *newest {
                     *newest = change.age;
-                    let text = lines_of_text(&list(&path, report));
+                    let text = lines_of_text(&short_list(&path, report));
                     keywords.replace(change.base, &text);
                 }
             }

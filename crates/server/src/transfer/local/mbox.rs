@@ -14,7 +14,7 @@ use super::{
     super::{
         Failure, Folder, Place, READ_BYTES, Report,
         body::Body,
-        source_id,
+        counted, source_id,
         target::{Offer, Target},
     },
     DEPTH_MAX, Found, TOO_DEEP,
@@ -35,7 +35,11 @@ pub(super) fn one_file(path: &Path, report: &mut Report) -> Vec<Folder> {
     let mut found = Found::new(report);
     let name = found.text(path);
     let level = name.strip_suffix(".mbox").unwrap_or(&name);
-    found.mbox(path, &[mbox::level(level)], &[level.to_owned()], None);
+    let above = path.parent().and_then(Path::file_name).unwrap_or_default();
+    let above = above.to_string_lossy();
+    let apples = above.strip_suffix(".mbox").filter(|_| name == APPLES);
+    let levels = [mbox::level(apples.unwrap_or(level))];
+    found.mbox(path, &levels, &[level.to_owned()], None);
     found.folders
 }
 
@@ -246,10 +250,11 @@ pub(super) async fn read(
         bytes
     };
     let key = folder.key.join("\0");
+    let bytes_max = target.bytes_max();
     let mut reader = mbox::Reader::new(quoting);
     let mut buffer = vec![0; READ_BYTES];
     let mut open: Option<Open> = None;
-    let (mut number, mut expunged, mut broken) = (0_u64, 0, None);
+    let (mut number, mut expunged, mut doubtful, mut broken) = (0_u64, 0, 0, None);
     loop {
         let read = match file.read(&mut buffer) {
             Ok(read) => read,
@@ -270,6 +275,11 @@ pub(super) async fn read(
             }
             mbox::Event::Bytes(bytes) => {
                 if let Some(open) = &mut open {
+                    // It is refused: its size is all that is wanted of the rest.
+                    if open.body.len() > bytes_max {
+                        open.body.pass(bytes.len() as u64);
+                        return;
+                    }
                     open.hasher.update(bytes);
                     open.lines.push(bytes, &mut out);
                     if let Err(error) = open.body.push(&mut out) {
@@ -282,6 +292,7 @@ pub(super) async fn read(
                 expunged += 1;
             }
             mbox::Event::End(kept) => {
+                doubtful += kept.doubtful;
                 if let Some(open) = open.take() {
                     let hash = open.hasher.finalize();
                     let at = open.at.to_le_bytes();
@@ -314,6 +325,13 @@ pub(super) async fn read(
         }
         if read == 0 {
             report.expunged(&label(path), expunged);
+            if doubtful > 0 {
+                report.note(&format!(
+                    "{}: {} like the begin of a message, with no header behind; they were taken as text",
+                    label(path),
+                    counted(doubtful, "line")
+                ));
+            }
             return Ok(Ok(()));
         }
     }

@@ -20,7 +20,8 @@ use std::{
 
 use whimbrel_transfer::names;
 
-use self::entries::{Kind, label, lines_of_text, list};
+pub(super) use self::entries::label;
+use self::entries::{Kind, lines_of_text, short_list};
 use super::{Failure, Folder, Origin, Place, Report, target::Target};
 
 /// Depth of directories.
@@ -54,7 +55,7 @@ impl Local {
                 let separator = if *nested { '/' } else { '.' };
                 let mut subscribed = Vec::new();
                 for (name, is_courier) in maildir::SUBSCRIPTIONS {
-                    let text = lines_of_text(&list(&path.join(name), report));
+                    let text = lines_of_text(&short_list(&path.join(name), report));
                     let read =
                         whimbrel_transfer::maildir::subscriptions(&text, separator, is_courier);
                     subscribed.extend(read);
@@ -68,7 +69,7 @@ impl Local {
                 };
                 // Of a file there is none.
                 let subscribed = match path.is_dir() {
-                    true => list(&path.join(mbox::SUBSCRIPTIONS), report),
+                    true => short_list(&path.join(mbox::SUBSCRIPTIONS), report),
                     false => Vec::new(),
                 };
                 let text = lines_of_text(&subscribed);

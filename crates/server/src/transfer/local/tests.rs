@@ -351,6 +351,9 @@ fn trees_of_clients() {
     let mut local = Local::new(files(root.path().join("Sent.mbox")));
     let found = local.folders(&mut Report::default()).unwrap();
     assert_eq!(found[0].levels, ["Sent"]);
+    let mut local = Local::new(files(root.path().join("Sent.mbox/mbox")));
+    let found = local.folders(&mut Report::default()).unwrap();
+    assert_eq!(found[0].levels, ["Sent"]);
 }
 
 /// A list does not say what separates levels, nor whether INBOX is one of them.

@@ -13,7 +13,22 @@
 //! What programs keep of a message in fields of its header (`Status`, `X-Status`, `X-Keywords`, `X-UID`, `X-Mozilla-Status` and others) is
 //! read from there, and is no part of the message. Google Takeout's labels are a part of it, and say which flags it has.
 
-use whimbrel_imap::core::{Date, utf7};
+//!
+//! Reading order: this file (the reader), `begin`, `date`, `write`, `name`.
+
+mod begin;
+mod date;
+mod name;
+mod write;
+
+use self::{
+    begin::{Next, begins},
+    date::{date, loose_date},
+};
+pub use self::{
+    name::{file_name, level},
+    write::Writer,
+};
 
 /// What is held of a line's beginning, to know what line it is. A field of flags that is longer is a field as any other.
 pub const LINE_HEAD_BYTES_MAX: usize = 4096;
@@ -55,6 +70,8 @@ pub struct Kept {
     pub seconds: Option<i64>,
     /// Its owner has deleted it: it is in the file until Thunderbird compacts that.
     pub is_expunged: bool,
+    /// Lines with a date that could have begun a message, but behind which no header follows: they are lines of this one.
+    pub doubtful: u64,
 }
 
 /// The file does not begin as it must.
@@ -78,6 +95,8 @@ const FIELDS: [&str; 10] = [
     "x-mozilla-status2",
     "x-mozilla-keys",
 ];
+
+const FROM: &[u8] = b"From ";
 
 /// Reads an mbox in chunks.
 #[derive(Debug)]
@@ -117,15 +136,6 @@ struct Doubtful {
     line: Vec<u8>,
     seconds: Option<i64>,
     next: Next,
-}
-
-/// What must follow a line, so that it begins a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    /// A line of any header.
-    Field,
-    /// One of a field that programs write into messages.
-    UsualField,
 }
 
 /// What Google Takeout says of a message.
@@ -263,6 +273,7 @@ impl Reader {
         if let Some(empty) = self.empty.take() {
             tell(Event::Bytes(empty));
         }
+        self.kept.doubtful += u64::from(doubtful.seconds.is_some());
         tell(Event::Bytes(&doubtful.line));
         Ok(())
     }
@@ -515,444 +526,4 @@ fn field(line: &str) -> Option<(&'static str, &str)> {
 fn value_of<'a>(line: &'a str, field: &str) -> Option<&'a str> {
     let (name, value) = line.split_once(':')?;
     name.eq_ignore_ascii_case(field).then_some(value)
-}
-
-/// The name of the field with which a line begins, if it is one of a header.
-fn field_name(line: &[u8]) -> Option<&[u8]> {
-    let colon = memchr::memchr(b':', &line[..line.len().min(FIELD_NAME_BYTES_MAX)])?;
-    let (name, value) = line.split_at(colon);
-    // No address of a page.
-    let is_name = !name.is_empty() && name.iter().all(u8::is_ascii_graphic);
-    (is_name && !value.starts_with(b"://")).then_some(name)
-}
-
-const FIELD_NAME_BYTES_MAX: usize = 100;
-
-/// Fields with which headers begin, whatever program wrote them, or that all have.
-const USUAL_FIELDS: [&str; 20] = [
-    "return-path",
-    "delivered-to",
-    "envelope-to",
-    "received",
-    "authentication-results",
-    "dkim-signature",
-    "status",
-    "from",
-    "sender",
-    "reply-to",
-    "to",
-    "cc",
-    "bcc",
-    "date",
-    "subject",
-    "message-id",
-    "in-reply-to",
-    "mime-version",
-    "content-type",
-    "content-length",
-];
-
-impl Next {
-    fn is(self, line: &[u8]) -> bool {
-        // A line that another program had put there, and a third one has quoted.
-        if line.starts_with(b">From ") {
-            return true;
-        }
-        let Some(name) = field_name(line) else {
-            return false;
-        };
-        let is = |of: &&str| name.eq_ignore_ascii_case(of.as_bytes());
-        let begin = name.get(..2).unwrap_or_default();
-        self == Next::Field || begin.eq_ignore_ascii_case(b"x-") || USUAL_FIELDS.iter().any(is)
-    }
-}
-
-/// Whether a message begins here, behind the length of the one before.
-fn begins(bytes: &[u8]) -> bool {
-    let Some(rest) = bytes.strip_prefix(FROM) else {
-        return false;
-    };
-    let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
-    let (line, next) = rest.split_at(end);
-    date(line).is_some() || Next::UsualField.is(next.get(1..).unwrap_or_default())
-}
-
-/// What stands in names of files for what would mean something there. No level has a `%` of its own.
-const ESCAPES: [(char, &str); 2] = [('.', "%2E"), ('&', "%26")];
-
-/// The name, without `.mbox`, of the file or directory of one level of a mailbox's name, such that [`level`] reads it.
-#[must_use]
-pub fn file_name(level: &str) -> String {
-    let [(dot, escaped_dot), (and, escaped_and)] = ESCAPES;
-    let mut name = level.to_owned();
-    // It would be hidden.
-    if let Some(rest) = name.strip_prefix(dot) {
-        name = format!("{escaped_dot}{rest}");
-    }
-    // It would be read as a directory of a mail program's.
-    for end in [".sbd", ".mbox", ".mozmsgs"] {
-        if let Some(begin) = name.strip_suffix(end) {
-            name = format!("{begin}{escaped_dot}{}", &end[1..]);
-        }
-    }
-    if utf7::decode(name.as_bytes()).is_some_and(|read| read != name) {
-        name = name.replace(and, escaped_and);
-    }
-    name
-}
-
-/// One level of a mailbox's name, from that of a file or directory without its ending: modified UTF-7, as Dovecot writes it, or UTF-8.
-#[must_use]
-pub fn level(name: &str) -> String {
-    let mut level = utf7::decode(name.as_bytes()).unwrap_or_else(|| name.to_owned());
-    for (character, escaped) in ESCAPES {
-        level = level.replace(escaped, &character.to_string());
-    }
-    level
-}
-
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
-
-/// The date behind the sender: `Thu Jan  1 00:00[:00] 1970`, with a zone before or after the year. Zones in letters are taken as UTC.
-fn date(rest: &[u8]) -> Option<i64> {
-    dates(rest).find_map(|words| date_at(&words))
-}
-
-/// A date in one of the other forms that programs write: as in a header (RFC 5322, 3.3), and as in ISO 8601.
-fn loose_date(rest: &[u8]) -> Option<i64> {
-    date(rest).or_else(|| {
-        dates(rest).find_map(|words| header_date_at(&words).or_else(|| iso_date_at(&words)))
-    })
-}
-
-/// Where in a line a date may be, from the end: a sender may hold anything.
-fn dates(rest: &[u8]) -> impl Iterator<Item = Vec<&str>> {
-    let text = str::from_utf8(rest).unwrap_or_default();
-    let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    (0..words.len())
-        .rev()
-        .map(move |at| words[at..words.len().min(at + DATE_WORDS)].to_vec())
-}
-
-/// Of the longest form.
-const DATE_WORDS: usize = 6;
-
-fn date_at(words: &[&str]) -> Option<i64> {
-    let [name, day, time, rest @ ..] = words else {
-        return None;
-    };
-    let (year, zone) = match rest {
-        [of, zone, ..] if is_year(of) => (of, Some(*zone)),
-        [of] => (of, None),
-        [zone, of, ..] => (of, Some(*zone)),
-        [] => return None,
-    };
-    seconds(year, month(name)?, day, time, zone)
-}
-
-fn header_date_at(words: &[&str]) -> Option<i64> {
-    let [day, name, year, time, rest @ ..] = words else {
-        return None;
-    };
-    seconds(year, month(name)?, day, time, rest.first().copied())
-}
-
-fn iso_date_at(words: &[&str]) -> Option<i64> {
-    let [date, rest @ ..] = words else {
-        return None;
-    };
-    let (date, time, zone) = match date.split_once('T') {
-        Some((date, time)) => (date, time, None),
-        None => (*date, *rest.first()?, rest.get(1).copied()),
-    };
-    // `12:00:00.123Z`, `12:00:00+01:00`.
-    let end = time.find(|c: char| !c.is_ascii_digit() && c != ':');
-    let (time, after) = time.split_at(end.unwrap_or(time.len()));
-    let zone = match after.find(['+', '-']) {
-        Some(at) => Some(after[at..].replace(':', "")),
-        None => zone.map(str::to_owned),
-    };
-    let mut parts = date.split('-');
-    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
-    seconds(year, month.parse().ok()?, day, time, zone.as_deref())
-}
-
-fn month(name: &str) -> Option<u8> {
-    let at = MONTHS.iter().position(|of| name.eq_ignore_ascii_case(of))?;
-    u8::try_from(at + 1).ok()
-}
-
-fn is_year(word: &str) -> bool {
-    word.len() == 4 && word.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn seconds(year: &str, month: u8, day: &str, time: &str, zone: Option<&str>) -> Option<i64> {
-    if !is_year(year) {
-        return None;
-    }
-    let mut parts = time.split(':').map(str::parse::<u32>);
-    let (hour, minute) = (parts.next()?.ok()?, parts.next()?.ok()?);
-    let second = parts.next().unwrap_or(Ok(0)).ok()?;
-    if hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    let days = Date::new(year.parse().ok()?, month, day.parse().ok()?)?.days_since_epoch();
-    let seconds = days * 86_400 + i64::from(hour * 3600 + minute * 60 + second);
-    Some(seconds - zone.and_then(offset).unwrap_or(0))
-}
-
-/// `+0130` in seconds.
-fn offset(zone: &str) -> Option<i64> {
-    let (sign, digits) = match zone.split_at_checked(1)? {
-        ("+", digits) => (1, digits),
-        ("-", digits) => (-1, digits),
-        _ => return None,
-    };
-    if digits.len() != 4 {
-        return None;
-    }
-    let number: i64 = digits.parse().ok()?;
-    Some(sign * (number / 100 * 3600 + number % 100 * 60))
-}
-
-const FROM: &[u8] = b"From ";
-
-/// Writes one message, in chunks: mboxrd, lines with LF.
-#[derive(Debug)]
-pub struct Writer {
-    /// Nothing but `>` and the begin of `From ` came in this line.
-    at_line_start: bool,
-    quotes: usize,
-    /// How much of `From ` came after them: not written yet.
-    held: usize,
-    after_cr: bool,
-    in_header: bool,
-    /// The message can be read back to the byte.
-    exact: bool,
-    /// Where in a line of the header.
-    field: Field,
-    /// The begin of the line in hand while it may be a field that would be taken for one of ours: not written yet.
-    name: Vec<u8>,
-}
-
-/// What a line of the header is, as far as it is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
-    /// It begins; `after_dropped`: it may go on with a field that was left out.
-    Begin { after_dropped: bool },
-    /// Its name, as far as it came, is the begin of one of [`FIELDS`].
-    Name,
-    /// It is written.
-    Kept,
-    /// It is left out.
-    Dropped,
-}
-
-impl Writer {
-    /// Begins a message: its line, and the fields of its flags.
-    pub fn new(seconds: i64, flags: &[String], out: &mut Vec<u8>) -> Self {
-        let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-        let date = Date::from_days_since_epoch(days);
-        let week = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-        let line = format!(
-            "From whimbrel@localhost {} {} {:2} {:02}:{:02}:{:02} {:04}\n",
-            week[usize::try_from(days.rem_euclid(7)).unwrap_or(0)],
-            date.month_name(),
-            date.day(),
-            rest / 3600,
-            rest / 60 % 60,
-            rest % 60,
-            date.year(),
-        );
-        out.extend_from_slice(line.as_bytes());
-        let has = |flag: &str| flags.iter().any(|of| of.eq_ignore_ascii_case(flag));
-        out.extend_from_slice(if has("\\Seen") {
-            b"Status: RO\n"
-        } else {
-            b"Status: O\n"
-        });
-        let letters = [
-            ("\\Answered", 'A'),
-            ("\\Flagged", 'F'),
-            ("\\Deleted", 'D'),
-            ("\\Draft", 'T'),
-        ];
-        let letters: String = letters
-            .iter()
-            .filter(|(flag, _)| has(flag))
-            .map(|(_, letter)| letter)
-            .collect();
-        if !letters.is_empty() {
-            out.extend_from_slice(format!("X-Status: {letters}\n").as_bytes());
-        }
-        let mut line = String::new();
-        for keyword in flags.iter().filter(|flag| !flag.starts_with('\\')) {
-            // A reader holds no longer line.
-            if line.len() + keyword.len() > LINE_HEAD_BYTES_MAX / 2 {
-                out.extend_from_slice(format!("X-Keywords:{line}\n").as_bytes());
-                line.clear();
-            }
-            line = format!("{line} {keyword}");
-        }
-        if !line.is_empty() {
-            out.extend_from_slice(format!("X-Keywords:{line}\n").as_bytes());
-        }
-        Writer {
-            at_line_start: true,
-            quotes: 0,
-            held: 0,
-            after_cr: false,
-            in_header: true,
-            exact: true,
-            // A message that begins with white space would go on with the fields above.
-            field: Field::Begin {
-                after_dropped: true,
-            },
-            name: Vec::new(),
-        }
-    }
-
-    /// Writes on.
-    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        for &byte in bytes {
-            if self.in_header {
-                self.header_byte(byte, out);
-            } else {
-                self.byte(byte, out);
-            }
-        }
-    }
-
-    /// A sender's own fields of flags would be taken for what the receiver did with the message: they are left out, as Dovecot and mutt leave
-    /// them out.
-    fn header_byte(&mut self, byte: u8, out: &mut Vec<u8>) {
-        match self.field {
-            Field::Begin { after_dropped } if after_dropped && matches!(byte, b' ' | b'\t') => {
-                self.field = Field::Dropped;
-                self.exact = false;
-            }
-            Field::Begin { .. } | Field::Name => self.name_byte(byte, out),
-            Field::Dropped if byte == b'\n' => {
-                self.field = Field::Begin {
-                    after_dropped: true,
-                };
-            }
-            Field::Dropped => {}
-            Field::Kept => self.kept(byte, out),
-        }
-    }
-
-    fn name_byte(&mut self, byte: u8, out: &mut Vec<u8>) {
-        self.name.push(byte);
-        let length = self.name.len();
-        let is_begin = |field: &&str| {
-            let begin = field.as_bytes().get(..length);
-            begin.is_some_and(|begin| begin.eq_ignore_ascii_case(&self.name))
-        };
-        let is_whole = |field: &&str| {
-            let name = self.name.strip_suffix(b":");
-            name.is_some_and(|name| name.eq_ignore_ascii_case(field.as_bytes()))
-        };
-        if FIELDS.iter().any(is_whole) {
-            self.name.clear();
-            self.field = Field::Dropped;
-            self.exact = false;
-        } else if FIELDS.iter().any(is_begin) {
-            self.field = Field::Name;
-        } else {
-            for byte in std::mem::take(&mut self.name) {
-                self.kept(byte, out);
-            }
-        }
-    }
-
-    fn kept(&mut self, byte: u8, out: &mut Vec<u8>) {
-        self.byte(byte, out);
-        self.field = match byte {
-            b'\n' => Field::Begin {
-                after_dropped: false,
-            },
-            _ => Field::Kept,
-        };
-    }
-
-    fn byte(&mut self, byte: u8, out: &mut Vec<u8>) {
-        if std::mem::take(&mut self.after_cr) {
-            if byte == b'\n' {
-                self.line_end(out);
-                return;
-            }
-            self.at_line_start = false;
-            self.flush(out);
-            // A CR alone stays, but before a line end it would be taken for one of CRLF.
-            self.exact &= byte != b'\r';
-            out.push(b'\r');
-        }
-        match byte {
-            b'\r' => self.after_cr = true,
-            b'\n' => {
-                self.exact = false;
-                self.line_end(out);
-            }
-            _ if self.at_line_start => self.line_start(byte, out),
-            _ => out.push(byte),
-        }
-    }
-
-    fn line_start(&mut self, byte: u8, out: &mut Vec<u8>) {
-        if byte == b'>' && self.held == 0 {
-            self.quotes += 1;
-            out.push(byte);
-            return;
-        }
-        if byte == FROM[self.held] {
-            self.held += 1;
-            if self.held < FROM.len() {
-                return;
-            }
-            // A reader sees so much of a line. What it would not see needs no quoting.
-            let length = self.quotes + FROM.len();
-            if length < LINE_HEAD_BYTES_MAX {
-                out.push(b'>');
-            }
-            self.exact &= length != LINE_HEAD_BYTES_MAX;
-            self.at_line_start = false;
-            self.flush(out);
-            return;
-        }
-        self.at_line_start = false;
-        self.flush(out);
-        out.push(byte);
-    }
-
-    fn flush(&mut self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&FROM[..self.held]);
-        self.held = 0;
-    }
-
-    fn line_end(&mut self, out: &mut Vec<u8>) {
-        let is_empty = self.at_line_start && self.held + self.quotes == 0;
-        self.flush(out);
-        out.push(b'\n');
-        self.in_header &= !is_empty;
-        self.at_line_start = true;
-        self.quotes = 0;
-    }
-
-    /// Ends the message; whether it can be read back to the byte. What cannot: line ends other than CRLF, no line end at the end, and fields
-    /// of its own with the names of those that hold flags here.
-    pub fn finish(mut self, out: &mut Vec<u8>) -> bool {
-        for byte in std::mem::take(&mut self.name) {
-            self.byte(byte, out);
-        }
-        if self.after_cr || !self.at_line_start || self.held + self.quotes > 0 {
-            self.exact = false;
-            self.flush(out);
-            out.push(b'\n');
-        }
-        out.push(b'\n');
-        self.exact
-    }
 }
