@@ -170,7 +170,8 @@ fn imported(corpus: &Path) -> std::io::Result<()> {
         ),
         ("second", "V\t2\n\nA\tB.c\nEntw&APw-rfe\nx\u{1}ty\n"),
     ] {
-        let names = format!("{maildir}\0{list}");
+        let courier = "$Label1\ntwo words\n\n1.a.host:0 1\n";
+        let names = format!("{maildir}\0{courier}\0{list}");
         seed(
             corpus,
             "transfer",

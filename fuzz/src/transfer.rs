@@ -11,7 +11,7 @@ pub fn run(data: &[u8]) {
         Some((140..=149, rest)) => fuzz::lines(rest),
         Some((_, rest)) => {
             // Within the limits of a server's import.
-            let mapper = Mapper::new(200, NAME_DEPTH_MAX - 2, NAME_BYTES_MAX - 50);
+            let mapper = Mapper::new(NAME_BYTES_MAX, NAME_DEPTH_MAX, NAME_BYTES_MAX);
             for name in fuzz::names(rest, mapper) {
                 let here = MailboxName::new(&name);
                 assert_eq!(here.as_ref().map(MailboxName::as_str), Ok(&*name));

@@ -1,14 +1,15 @@
 //! Entry points for fuzzers, also used by a property test: each takes arbitrary bytes and panics when an invariant is broken.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use whimbrel_imap::core::{DateTime, Flag};
 
 use crate::{
+    courier,
     lines::ToCrlf,
     maildir::{self, Keywords},
-    mbox::{Event, FLAGS_MAX, NotMbox, Quoting, Reader, Writer},
-    names::Mapper,
+    mbox::{AHEAD_BYTES, Event, FLAGS_MAX, NotMbox, Quoting, Reader, Writer},
+    names::{self, Mapper},
 };
 
 /// What makes any bytes behind it an mbox.
@@ -63,14 +64,19 @@ pub fn message(data: &[u8]) {
 fn read(file: &[u8], quoting: Quoting, piece: usize) -> Result<Vec<Message>, NotMbox> {
     let (mut found, mut lines) = (Vec::<Message>::new(), None);
     let mut reader = Reader::new(quoting);
+    let ahead = |at: u64| {
+        let rest = usize::try_from(at).ok().and_then(|at| file.get(at..));
+        rest.unwrap_or_default()
+            .iter()
+            .copied()
+            .take(AHEAD_BYTES)
+            .collect()
+    };
     let mut tell = |event: Event<'_>| match event {
-        Event::Begin { seconds } => {
+        Event::Begin => {
             assert!(lines.is_none(), "a message within another");
             lines = Some(ToCrlf::new());
-            found.push(Message {
-                seconds,
-                ..Message::default()
-            });
+            found.push(Message::default());
         }
         Event::Bytes(bytes) => {
             let (Some(lines), Some(message)) = (&mut lines, found.last_mut()) else {
@@ -78,22 +84,23 @@ fn read(file: &[u8], quoting: Quoting, piece: usize) -> Result<Vec<Message>, Not
             };
             lines.push(bytes, &mut message.bytes);
         }
-        Event::End(flags) => {
+        Event::End(kept) => {
             let (Some(_), Some(message)) = (lines.take(), found.last_mut()) else {
                 panic!("the end of no message");
             };
-            message.flags = flags;
+            message.seconds = kept.seconds.unwrap_or_default();
+            message.flags = kept.flags;
         }
     };
     let mut done = Ok(());
     for part in file.chunks(piece) {
-        done = done.and_then(|()| reader.push(part, &mut tell));
+        done = done.and_then(|()| reader.push(part, &ahead, &mut tell));
     }
     done = done.and_then(|()| reader.finish(&mut tell));
     assert!(lines.is_none(), "a message without an end");
     assert!(
         done.is_ok() || found.is_empty(),
-        "whether it is an mbox, its first line says"
+        "whether it is an mbox, its first lines say"
     );
     done.map(|()| found)
 }
@@ -152,39 +159,46 @@ pub fn lines(data: &[u8]) {
     assert_eq!(kept(&out), kept(text));
 }
 
-/// Names in a Maildir, divided by NUL: `dovecot-keywords`, a file, a directory; the rest is `subscriptions`. Gives the names that its folders
-/// would have here, within the limits of `mapper`.
+/// Names in a Maildir, divided by NUL: `dovecot-keywords`, a file, a directory, Courier's list of keywords; the rest is `subscriptions`. Gives the
+/// names that its folders would have here, within the limits of `mapper`.
 pub fn names(data: &[u8], mut mapper: Mapper) -> Vec<String> {
-    let text = String::from_utf8_lossy(data);
-    let mut parts = text.splitn(4, '\0');
+    let mut parts = data.splitn(5, |byte| *byte == 0);
     let mut part = || parts.next().unwrap_or_default();
-    let keywords = Keywords::parse(part());
+    let keywords = Keywords::parse(&String::from_utf8_lossy(part()));
     assert_eq!(Keywords::parse(&keywords.to_text()), keywords);
     file(part(), &keywords);
-    let mut folders: Vec<Vec<String>> = maildir::levels(part()).into_iter().collect();
-    let list = part();
-    for separator in ['.', '/'] {
-        folders.extend(maildir::subscriptions(list, separator));
+    let mut folders: Vec<Vec<String>> = maildir::levels(&names::text(part())).into_iter().collect();
+    let kept = courier::Keywords::parse(part());
+    assert!(kept.of(b"1.a.host").all(|keyword| !keyword.is_empty()));
+    let list = String::from_utf8_lossy(part());
+    for (separator, is_courier) in [('.', true), ('/', false)] {
+        for meanings in maildir::subscriptions(&list, separator, is_courier) {
+            assert!(!meanings.is_empty() && meanings.len() <= 4);
+            folders.extend(meanings);
+        }
     }
     let mapped: Vec<String> = folders.iter().map(|of| mapper.map(of).name).collect();
-    for (levels, name) in folders.iter().zip(&mapped) {
-        assert!(!levels.is_empty() && levels.iter().all(|level| !level.is_empty()));
+    for levels in &folders {
+        assert!(!levels.is_empty());
         let words: Vec<&str> = levels.iter().map(String::as_str).collect();
         let directory = maildir::directory(&words);
         assert!(directory.is_ascii());
-        assert_eq!(maildir::levels(&directory).as_ref(), Some(levels));
-        assert_eq!(mapper.map(levels).name, *name, "the same folder");
+        if directory != "." {
+            assert_eq!(maildir::levels(&directory).as_ref(), Some(levels));
+        }
+        let line = maildir::subscription(&words, '/');
+        let again = maildir::subscriptions(&line, '/', false);
+        assert!(line.is_empty() || again[0][0] == *levels);
     }
-    let one_each: BTreeMap<&String, &Vec<String>> = mapped.iter().zip(&folders).collect();
-    let all: BTreeSet<&Vec<String>> = folders.iter().collect();
-    assert_eq!(one_each.len(), all.len(), "two folders with one name");
+    let all: BTreeSet<&String> = mapped.iter().collect();
+    assert_eq!(all.len(), mapped.len(), "two folders with one name");
     mapped
 }
 
 /// A file's name: what it says can be written, and is read as the same.
-fn file(name: &str, keywords: &Keywords) {
+fn file(name: &[u8], keywords: &Keywords) {
     let Some(found) = maildir::parse_name(name, keywords) else {
-        assert!(name.starts_with('.'));
+        assert!(name.starts_with(b"."));
         return;
     };
     assert!(name.starts_with(found.base));
@@ -195,7 +209,8 @@ fn file(name: &str, keywords: &Keywords) {
     let mut ours = Keywords::default();
     let seconds = i64::from(found.seconds());
     let (again, left) = maildir::file_name(seconds, "id", 7, &flags, &mut ours);
-    let Some(again) = maildir::parse_name(&again, &Keywords::parse(&ours.to_text())) else {
+    let ours = Keywords::parse(&ours.to_text());
+    let Some(again) = maildir::parse_name(again.as_bytes(), &ours) else {
         panic!("a name of ours that is none");
     };
     assert!(again.as_it_is && again.unknown.is_empty());

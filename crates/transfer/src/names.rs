@@ -1,6 +1,6 @@
 //! Names of folders, from those of elsewhere to those that are possible here, such that two never become one.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -10,8 +10,6 @@ pub struct Mapper {
     level_bytes_max: usize,
     depth_max: usize,
     name_bytes_max: usize,
-    /// What folders were given.
-    given: BTreeMap<Vec<String>, Mapped>,
     /// Names that are taken, and the last number that was tried behind each: so the next that would have it is found at once.
     taken: BTreeMap<String, u64>,
 }
@@ -26,8 +24,7 @@ pub struct Mapped {
 }
 
 impl Mapper {
-    /// With limits: of a level in bytes, of levels, and of a whole name in bytes. The number that tells two folders apart comes on top of these. A
-    /// name must have room for a few bytes of each level.
+    /// With limits: of a level in bytes, of levels, and of a whole name in bytes. A name must have room for a few bytes of each level.
     #[must_use]
     pub fn new(level_bytes_max: usize, depth_max: usize, name_bytes_max: usize) -> Self {
         assert!(name_bytes_max / depth_max > LEVEL_BYTES_MIN);
@@ -35,21 +32,18 @@ impl Mapper {
             level_bytes_max,
             depth_max,
             name_bytes_max,
-            given: BTreeMap::new(),
             taken: BTreeMap::new(),
         }
     }
 
-    /// The name of a folder, from its levels. The same for the same folder; another for any other.
+    /// The name of a folder, from its levels. Each call is for another folder, and gives another name.
     pub fn map(&mut self, levels: &[String]) -> Mapped {
-        if let Some(mapped) = self.given.get(levels) {
-            return mapped.clone();
-        }
         let mut changed = None;
         let mut good: Vec<String> = Vec::new();
         for level in levels {
             if level.is_empty() {
                 changed = Some("it has an empty level");
+                good.push("_".to_owned());
                 continue;
             }
             // Names of mailboxes are Net-Unicode (RFC 9051, 5.1), in normal form C (RFC 5198, 3): what macOS has made is not.
@@ -76,10 +70,11 @@ impl Mapper {
             cut(&mut last, self.level_bytes_max);
             good.push(last);
         }
+        // Of each level and what stands before it; before the first stands nothing.
         let bytes: usize = good.iter().map(|level| level.len() + 1).sum();
-        if bytes > self.name_bytes_max {
+        if bytes > self.name_bytes_max + 1 {
             changed = Some("it is too long");
-            let share = self.name_bytes_max / good.len() - 1;
+            let share = (self.name_bytes_max + 1) / good.len() - 1;
             good.iter_mut().for_each(|level| cut(level, share));
         }
         match good.first_mut() {
@@ -93,13 +88,23 @@ impl Mapper {
         while self.taken.contains_key(&name) {
             number += 1;
             changed = Some("another folder has that name here");
-            name = format!("{base} ({number})");
+            let end = format!(" ({number})");
+            name = base.clone();
+            cut(&mut name, self.name_bytes_max.saturating_sub(end.len()));
+            name.push_str(&end);
         }
         self.taken.insert(name.clone(), 1);
         self.taken.insert(base, number);
-        let mapped = Mapped { name, changed };
-        self.given.insert(levels.to_vec(), mapped.clone());
-        mapped
+        Mapped { name, changed }
+    }
+}
+
+/// The text of a file's name. One that is no UTF-8 is read as Latin-1: so two names stay two.
+#[must_use]
+pub fn text(name: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(name) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(name.iter().copied().map(char::from).collect()),
     }
 }
 
@@ -135,14 +140,15 @@ mod tests {
         };
         check(&["INBOX"], "INBOX", false);
         check(&["A", "B"], "A/B", false);
-        check(&["A", "B"], "A/B", false);
+        check(&["A", "B"], "A/B (2)", true);
         check(&["A/B"], "A_B", true);
         check(&["A_B"], "A_B (2)", true);
         check(&["A*B"], "A_B (3)", true);
-        check(&["A_B"], "A_B (2)", true);
         check(&["inbox", "x"], "INBOX/x", false);
         check(&["a\nb"], "a_b", true);
-        check(&["", "c"], "c", true);
+        check(&["", "c"], "_/c", true);
+        check(&["d", ""], "d/_", true);
+        check(&["d"], "d", false);
         check(&["ééééééé"], "ééééé", true);
         check(&["1", "2", "3", "4"], "1/2/3-4", true);
         check(&["Inbox"], "INBOX (2)", true);
@@ -175,6 +181,29 @@ mod tests {
         check("y", 40, 899);
         // No letter is cut in two.
         check("日", 30, 27 * 30 + 29);
+    }
+
+    /// The number that tells two folders apart is a part of the name, and counts.
+    #[test]
+    fn a_number_behind_a_name_that_is_as_long_as_it_may_be() {
+        let mut mapper = Mapper::new(40, 2, 40);
+        let levels = ["x".repeat(40)];
+        assert_eq!(mapper.map(&levels).name, "x".repeat(40));
+        for number in 2..12 {
+            let name = mapper.map(&levels).name;
+            assert!(name.ends_with(&format!("x ({number})")), "{name}");
+            assert_eq!(name.len(), 40);
+        }
+        let levels = ["\u{fc}".repeat(19)];
+        assert_eq!(mapper.map(&levels).name.len(), 38);
+        assert_eq!(mapper.map(&levels).name, "\u{fc}".repeat(18) + " (2)");
+    }
+
+    #[test]
+    fn names_of_files_that_are_no_text() {
+        assert_eq!(text("Entw\u{fc}rfe".as_bytes()), "Entw\u{fc}rfe");
+        assert_eq!(text(b"Entw\xfcrfe"), "Entw\u{fc}rfe");
+        assert_ne!(text(b"\xff"), text(b"\xfe"));
     }
 
     /// A list of folders may hold as many names that become one here as fit into a file.

@@ -206,10 +206,7 @@ fn from_dovecot_and_back() {
     add(&mut old, "INBOX", &[], "late", 300);
     let done = server.admin(&again, "secret");
     assert!(
-        done.success
-            && done
-                .stdout
-                .contains("1 messages imported, 704 already here"),
+        done.success && done.stdout.contains("1 message imported, 704 already here"),
         "{done:?}"
     );
     for (way, who) in [

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     config::{LogFormat, LogLevel, LogSection},
     log,
-    transfer::{self, Form, Import, Origin, Remote, Report, Security},
+    transfer::{self, Form, Import, Origin, Remote, Report, Security, counted},
 };
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -29,13 +29,17 @@ pub const EXIT_SKIPPED: u8 = 4;
 #[derive(Debug, Subcommand)]
 pub enum ImportFrom {
     /// From a Maildir, with the folders, flags, keywords and subscriptions of Dovecot and Courier
-    #[command(after_help = "Example:\n  whimbrel import maildir anne@example.org ~anne/Maildir")]
+    #[command(
+        after_help = "Folders may be called .A.B (Maildir++), or be directories in directories (Dovecot's LAYOUT=fs).\n\
+                            What is not imported is named with the reason; the exit code is then 4.\n\n\
+                            Example:\n  whimbrel import maildir anne@example.org ~anne/Maildir"
+    )]
     Maildir {
         /// Into whose account, such as anne@example.org
         address: String,
         /// The directory that holds cur and new
         path: PathBuf,
-        /// Folders are directories in directories (LAYOUT=fs), not .A.B
+        /// The directory need not be a Maildir itself: it holds Maildirs (LAYOUT=fs)
         #[arg(long)]
         nested: bool,
         /// What all imports have.
@@ -44,7 +48,9 @@ pub enum ImportFrom {
     },
     /// From an mbox file, or from a directory of them
     #[command(
-        after_help = "A file INBOX or INBOX.mbox becomes INBOX, lists/rust.mbox the mailbox lists/rust.\n\n\
+        after_help = "A file INBOX or INBOX.mbox becomes INBOX, lists/rust.mbox the mailbox lists/rust;\n\
+                            so do lists.sbd/rust of Thunderbird and lists/rust.mbox/mbox of Apple Mail.\n\
+                            What is not imported is named with the reason; the exit code is then 4.\n\n\
                             Example:\n  whimbrel import mbox anne@example.org ~anne/mail"
     )]
     Mbox {
@@ -114,7 +120,7 @@ pub enum QuotingName {
     Mboxrd,
     /// `>` before From only
     Mboxo,
-    /// Not at all
+    /// Not at all: bodies are as long as Content-Length says (mboxcl2)
     None,
 }
 
@@ -187,7 +193,7 @@ pub(super) fn import(from: ImportFrom) -> Result<ExitCode, Failure> {
     let dry = import.dry_run;
     let report = runtime()?.block_on(transfer::import(&config, import, fatal()))?;
     if dry {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code(&report));
     }
     tell("imported", "already here", &report)
 }
@@ -227,12 +233,26 @@ fn quiet() {
 }
 
 fn tell(new: &str, known: &str, report: &Report) -> Result<ExitCode, Failure> {
-    print(&format!(
-        "{} messages {new}, {} {known}, {} skipped, {} folders failed\n",
-        report.new, report.known, report.skipped, report.folders_failed
-    ))?;
-    if report.skipped + report.folders_failed > 0 {
-        return Ok(ExitCode::from(EXIT_SKIPPED));
+    let mut sums = format!(
+        "{} {new}, {} {known}, {} skipped",
+        counted(report.new, "message"),
+        report.known,
+        report.skipped
+    );
+    if report.expunged > 0 {
+        sums += &format!(", {} deleted there already", report.expunged);
     }
-    Ok(ExitCode::SUCCESS)
+    let folders = counted(report.folders, "folder");
+    print(&format!(
+        "{sums}; {folders}; other files and folders: {} skipped, {} ignored\n",
+        report.others_skipped, report.others_ignored
+    ))?;
+    Ok(code(report))
+}
+
+fn code(report: &Report) -> ExitCode {
+    match report.is_whole() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(EXIT_SKIPPED),
+    }
 }

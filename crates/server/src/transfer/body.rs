@@ -46,6 +46,11 @@ impl Body {
         Ok(())
     }
 
+    /// Counts bytes that are not kept. Nothing of it can be read any more.
+    pub(super) fn pass(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
     /// To be read from its begin.
     pub(super) fn rewind(&mut self) -> io::Result<()> {
         if let Some(file) = &mut self.spooled {

@@ -13,13 +13,15 @@ use std::{
 
 use whimbrel_imap::client::{FetchData, Response};
 use whimbrel_transfer::{
+    courier,
     maildir::{self, Keywords},
-    mbox::Writer,
+    mbox::{self, Writer},
 };
 
 use super::{
     Failure, Own, Report,
     body::MEMORY_BYTES_MAX,
+    counted,
     remote::{Found, set},
     wire::{Wire, quoted},
 };
@@ -27,6 +29,12 @@ use crate::{actor::Fatal, config::Config, log::shown};
 
 /// Messages of which flags, dates and sizes are asked at once.
 const WINDOW_MESSAGES: usize = 500;
+
+/// Of a file's or directory's name, as file systems limit it.
+const FILE_NAME_BYTES_MAX: usize = 255;
+
+/// Of the begin of a name that is too long for a directory.
+const SHORT_NAME_BYTES: usize = 200;
 
 /// What is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,27 +238,32 @@ impl Exporter<'_> {
                 levels(name)
             };
             let own: Vec<&str> = own.iter().map(String::as_str).collect();
-            let folder = self.to.join(maildir::directory(&own));
+            let directory = maildir::directory(&own);
+            let short = short(&directory);
+            let folder = self.to.join(&short);
             for part in ["tmp", "new", "cur"] {
                 let part = folder.join(part);
                 is_no_link(&self.to, &part)?;
                 fs::create_dir_all(&part).map_err(|error| at(&part, &error))?;
             }
             if !own.is_empty() {
-                // So Dovecot and Courier know a folder.
+                // So Dovecot and Courier know a folder. An import reads there what it is called, if the directory's name does not say it.
                 match create(&folder.join("maildirfolder")) {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                    made => drop(made.map_err(|error| at(&folder, &error))?),
+                    Err(error) => return Err(at(&folder, &error)),
+                    Ok(mut file) if short != directory => file.write_all(directory.as_bytes())?,
+                    Ok(_) => {}
                 }
             }
             let before = (self.report.new, self.report.known);
             self.maildir(name, &folder).await?;
+            self.report.folders += 1;
             self.told(name, before);
         }
         let lines = subscribed.iter().map(|name| {
             let levels = levels(name);
             let levels: Vec<&str> = levels.iter().map(String::as_str).collect();
-            format!("{}\n", maildir::directory(&levels).trim_start_matches('.'))
+            maildir::subscription(&levels, '.') + "\n"
         });
         replace(
             &self.to.join("subscriptions"),
@@ -272,6 +285,7 @@ impl Exporter<'_> {
                 there.insert(base.to_owned(), path);
             }
         }
+        let mut couriers = courier::Keywords::default();
         let mut without = BTreeSet::new();
         let uids = self.uids(name).await?;
         for window in uids.chunks(WINDOW_MESSAGES) {
@@ -282,14 +296,17 @@ impl Exporter<'_> {
                 let id = format!("{}U{}", found.email.as_deref().unwrap_or("M"), found.uid);
                 let (file, left) =
                     maildir::file_name(seconds, &id, found.bytes, &found.flags, &mut keywords);
-                without.extend(left);
+                let base = file.split_once(":2,").map_or("", |(base, _)| base);
+                for keyword in left {
+                    couriers.add(base.as_bytes(), &keyword);
+                    without.insert(keyword);
+                }
                 if keywords != written {
                     // Before any file that has a letter of it.
                     replace(&keywords_file, keywords.to_text().as_bytes())?;
                     written = keywords.clone();
                 }
                 let place = folder.join("cur").join(&file);
-                let base = file.split_once(":2,").map_or("", |(base, _)| base);
                 if let Some(old) = there.get(base) {
                     if *old != place {
                         fs::rename(old, &place).map_err(|error| at(old, &error))?;
@@ -315,13 +332,25 @@ impl Exporter<'_> {
                 self.report.new += 1;
             }
         }
+        let courier_file = folder.join(courier::DIRECTORY).join(courier::LIST);
+        is_no_link(&self.to, &courier_file)?;
         if !without.is_empty() {
+            replace(&courier_file, &couriers.to_text())?;
+            if couriers.is_cut() {
+                self.report.failed(
+                    name,
+                    "it has more keywords, or messages with so many, than are written: some are left out",
+                );
+            }
             let words: Vec<&str> = without.iter().map(String::as_str).collect();
             self.report.note(&format!(
-                "{name}: a Maildir has {} keywords at the most; left out: {}",
+                "{name}: Dovecot reads {} keywords of a folder at the most; these are kept as Courier keeps them: {}",
                 maildir::KEYWORDS_MAX,
                 words.join(" ")
             ));
+        } else if courier_file.exists() {
+            // Of a former export.
+            fs::remove_file(&courier_file).map_err(|error| at(&courier_file, &error))?;
         }
         Ok(File::open(folder.join("cur"))?.sync_all()?)
     }
@@ -329,11 +358,15 @@ impl Exporter<'_> {
     async fn mboxes(&mut self) -> Result<(), Failure> {
         let (names, subscribed) = self.list().await?;
         for name in &names {
-            let path = self.to.join(format!("{name}.mbox"));
-            if !path.starts_with(&self.to) || name.split('/').any(|level| level.starts_with('.')) {
-                self.report.folders_failed += 1;
+            let mut levels = name.split('/').map(mbox::file_name);
+            let last = levels.next_back().unwrap_or_default() + ".mbox";
+            let mut path = self.to.clone();
+            path.extend(levels);
+            path.push(last);
+            let below = path.strip_prefix(&self.to).unwrap_or(&path);
+            if below.iter().any(|part| part.len() > FILE_NAME_BYTES_MAX) {
                 self.report
-                    .note(&format!("skipped: {name}: a file cannot be called so"));
+                    .failed(name, "a file cannot be called so: a level is too long");
                 continue;
             }
             let before = (self.report.new, self.report.known);
@@ -352,16 +385,23 @@ impl Exporter<'_> {
             let part = out.into_inner().map_err(io::IntoInnerError::into_error)?;
             part.sync_all()?;
             temporary.persist(&path)?;
+            self.report.folders += 1;
             self.told(name, before);
         }
         if self.inexact > 0 {
             self.report.note(&format!(
-                "{} messages have line ends or fields that mbox cannot keep; a Maildir can",
-                self.inexact
+                "{} of line ends or fields that mbox cannot keep; a Maildir can",
+                counted(self.inexact, "message")
             ));
         }
-        let lines: String = subscribed.iter().map(|name| format!("{name}\n")).collect();
-        replace(&self.to.join(".subscriptions"), lines.as_bytes())
+        let lines = subscribed.iter().map(|name| {
+            let levels: Vec<&str> = name.split('/').collect();
+            maildir::subscription(&levels, '/') + "\n"
+        });
+        replace(
+            &self.to.join(".subscriptions"),
+            lines.collect::<String>().as_bytes(),
+        )
     }
 
     async fn message(
@@ -399,6 +439,17 @@ impl Exporter<'_> {
         self.report.new += 1;
         Ok(())
     }
+}
+
+/// The name of a directory; of a folder whose name is too long for one, its begin, and what tells it from others.
+fn short(directory: &str) -> String {
+    if directory.len() <= FILE_NAME_BYTES_MAX {
+        return directory.to_owned();
+    }
+    // It is ASCII.
+    let begin = &directory[..SHORT_NAME_BYTES];
+    let hash = blake3::hash(directory.as_bytes()).to_hex();
+    format!("{begin}~{}", &hash[..32])
 }
 
 fn at(path: &Path, error: &io::Error) -> Failure {

@@ -20,7 +20,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use whimbrel_mailbox::{AccountId, Order};
+use whimbrel_mailbox::{AccountId, NAME_BYTES_MAX, NAME_DEPTH_MAX, Order};
 use whimbrel_transfer::{mbox::Quoting, names::Mapper};
 
 use self::{
@@ -40,23 +40,16 @@ pub use remote::{Remote, Security};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Skipped messages that are named; the rest are counted.
-const TOLD_MAX: usize = 100;
-
-/// Of one level of a name that a folder gets here: people read it in a column.
-const NAME_LEVEL_BYTES_MAX: usize = 200;
-/// Levels of it. A client may add one or two below.
-const NAME_DEPTH_MAX: usize = whimbrel_mailbox::NAME_DEPTH_MAX - 2;
-/// Of all of it. Behind it there is room for a number.
-const NAME_BYTES_MAX: usize = whimbrel_mailbox::NAME_BYTES_MAX - 50;
+/// Read from a file at once.
+const READ_BYTES: usize = 64 * 1024;
 
 /// Where mail comes from.
 pub enum Origin {
-    /// A Maildir. `nested`: folders are directories in directories (Dovecot's `LAYOUT=fs`).
+    /// A Maildir, with folders as Maildir++ has them, or as directories in directories.
     Maildir {
         /// Its root.
         path: PathBuf,
-        /// How folders are laid out.
+        /// It is a directory of Maildirs (Dovecot's `LAYOUT=fs`): the root need not be one.
         nested: bool,
     },
     /// A file, or a directory of them.
@@ -85,6 +78,8 @@ pub struct Import {
 /// A folder of a source.
 pub(crate) struct Folder {
     levels: Vec<String>,
+    /// What the ids of its messages are made from; of another server's, and of one without messages, nothing.
+    key: Vec<String>,
     special_use: Option<String>,
     subscribed: bool,
     /// Messages, or bytes of an mbox: for the bar.
@@ -111,8 +106,14 @@ pub struct Report {
     pub known: u64,
     /// Messages that could not be taken.
     pub skipped: u64,
-    /// Folders that could not be read, or not made here.
-    pub folders_failed: u64,
+    /// Messages that their owner had deleted, and that are in the file still.
+    pub expunged: u64,
+    /// Folders that were gone through.
+    pub folders: u64,
+    /// Folders and files that could not be read, or are none of a mail program's, and folders that could not be made here.
+    pub others_skipped: u64,
+    /// Files and directories that are known to hold no mail.
+    pub others_ignored: u64,
     bar: Option<ProgressBar>,
 }
 
@@ -124,18 +125,32 @@ impl Report {
 
     fn skip(&mut self, label: &str, why: &str) {
         self.skipped += 1;
-        match self.skipped as usize {
-            ..=TOLD_MAX => self.note(&format!("skipped: {label}: {why}")),
-            more if more == TOLD_MAX + 1 => {
-                self.note("further messages that are skipped are only counted")
-            }
-            _ => {}
+        self.note(&format!("skipped: {label}: {why}"));
+    }
+
+    fn failed(&mut self, label: &str, why: &str) {
+        self.others_skipped += 1;
+        self.note(&format!("skipped: {label}: {why}"));
+    }
+
+    fn ignored(&mut self, label: &str, what: &str) {
+        self.others_ignored += 1;
+        self.note(&format!("ignored: {label}: {what}"));
+    }
+
+    fn expunged(&mut self, label: &str, messages: u64) {
+        self.expunged += messages;
+        if messages > 0 {
+            self.note(&format!(
+                "ignored: {label}: {messages} of its messages were deleted there; Thunderbird keeps them until it compacts the folder"
+            ));
         }
     }
 
-    fn failed(&mut self, folder: &str, why: &str) {
-        self.folders_failed += 1;
-        self.note(&format!("skipped: {folder}: {why}"));
+    /// Whether all is here, as far as the source could be read.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.skipped == 0 && self.others_skipped == 0
     }
 
     fn note(&self, text: &str) {
@@ -171,6 +186,15 @@ impl Report {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// `1 message`, `2 messages`.
+#[must_use]
+pub fn counted(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
     }
 }
 
@@ -210,7 +234,7 @@ impl Own {
     }
 }
 
-/// Imports; what was done is told on the way.
+/// Imports; what was done is told on the way. A dry run tells what would be done, as far as the names of folders and files say it.
 ///
 /// # Errors
 /// When it cannot go on. What was imported until then stays, and is not imported again.
@@ -227,7 +251,7 @@ pub async fn import(config: &Config, import: Import, fatal: Fatal) -> Result<Rep
             let count = match folder.place {
                 Place::Nowhere => "subscription only".to_owned(),
                 Place::File(_) => format!("{} bytes", folder.weight),
-                _ => format!("{} messages", folder.weight),
+                _ => counted(folder.weight, "message"),
             };
             report.note(&format!("{} -> {name}: {count}", folder.levels.join("/")));
         }
@@ -242,11 +266,10 @@ pub async fn import(config: &Config, import: Import, fatal: Fatal) -> Result<Rep
         report.begin(folders.iter().map(|folder| folder.weight).sum());
         for (folder, name) in folders.iter().zip(named) {
             let before = (report.new, report.known, report.skipped);
-            let theirs = || folder.levels.join("/");
-            if let Some(why) = source.refuses(folder) {
-                report.failed(&theirs(), &why);
-                continue;
-            }
+            let theirs = || match &folder.place {
+                Place::Directory(path) | Place::File(path) => local::label(path),
+                _ => folder.levels.join("/"),
+            };
             if !matches!(folder.place, Place::Nowhere) {
                 if let Some(bar) = &report.bar {
                     bar.set_message(shown(&name));
@@ -260,6 +283,8 @@ pub async fn import(config: &Config, import: Import, fatal: Fatal) -> Result<Rep
                     report.failed(&theirs(), &why);
                 }
                 target.flush(&mut report).await?;
+                target.tell_left_out(&name, &report);
+                report.folders += 1;
             }
             if folder.subscribed
                 && let Err(why) = target.subscribe(&name).await?
@@ -293,10 +318,12 @@ fn names(
     target: Option<&Target>,
     report: &Report,
 ) -> Vec<String> {
-    let mut mapper = Mapper::new(NAME_LEVEL_BYTES_MAX, NAME_DEPTH_MAX, NAME_BYTES_MAX);
-    let root: Vec<String> = into
-        .map(|into| into.split('/').map(str::to_owned).collect())
-        .unwrap_or_default();
+    let mut mapper = Mapper::new(NAME_BYTES_MAX, NAME_DEPTH_MAX, NAME_BYTES_MAX);
+    let root = into.into_iter().flat_map(|into| into.split('/'));
+    let root: Vec<String> = root
+        .filter(|level| !level.is_empty())
+        .map(str::to_owned)
+        .collect();
     let mut names = Vec::new();
     let all: BTreeSet<String> = folders.iter().map(|of| of.levels.join("/")).collect();
     for folder in folders {
@@ -339,14 +366,6 @@ impl Source {
         match self {
             Source::Local(local) => local.folders(report),
             Source::Imap(connection) => connection.folders(report).await,
-        }
-    }
-
-    /// Why a folder is none, before anything is made for it.
-    fn refuses(&self, folder: &Folder) -> Option<String> {
-        match self {
-            Source::Local(local) => local.refuses(folder),
-            Source::Imap(_) => None,
         }
     }
 

@@ -297,7 +297,7 @@ impl Connection {
                 .iter()
                 .any(|prefix| item.name.starts_with(prefix.as_str()))
             {
-                report.note(&format!("skipped: {}: it belongs to others", item.name));
+                report.ignored(&item.name, "it belongs to others");
                 known.insert(item.name);
                 continue;
             }
@@ -311,10 +311,7 @@ impl Connection {
             let is = |view: &str| uses.iter().any(|of| of.eq_ignore_ascii_case(view));
             // They show messages that lie elsewhere, too: \Important may be a folder as others are, with Gmail it is not.
             if is("\\Flagged") || (self.has(GMAIL) && is("\\Important")) {
-                report.note(&format!(
-                    "skipped: {}: it shows messages of other folders",
-                    item.name
-                ));
+                report.ignored(&item.name, "it shows messages of other folders");
                 known.insert(item.name);
                 continue;
             }
@@ -323,6 +320,7 @@ impl Connection {
                     report.note("labels that Gmail does not show in IMAP are not seen: mail that has only these does not come along (Settings, Labels, \"Show in IMAP\")");
                     folders.push(Folder {
                         levels: levels(&item.name, item.delimiter),
+                        key: Vec::new(),
                         special_use: Some("\\Archive".to_owned()),
                         subscribed: subscribed.contains(&item.name),
                         weight: self.archived(&item.name).await?,
@@ -338,6 +336,7 @@ impl Connection {
             let weight = self.messages(&item.name).await?;
             folders.push(Folder {
                 levels: levels(&item.name, item.delimiter),
+                key: Vec::new(),
                 special_use: uses.into_iter().next(),
                 subscribed: subscribed.contains(&item.name),
                 weight,
@@ -348,6 +347,7 @@ impl Connection {
         for name in subscribed.into_iter().filter(|name| !known.contains(name)) {
             folders.push(Folder {
                 levels: levels(&name, delimiter),
+                key: Vec::new(),
                 special_use: None,
                 subscribed: true,
                 weight: 0,

@@ -46,7 +46,12 @@ pub(super) struct Target {
     present: HashSet<MessageId>,
     batch: Vec<Offer>,
     batch_bytes: u64,
+    /// Of the folder: messages with keywords that IMAP cannot name, and some of these.
+    left_out: (u64, BTreeSet<String>),
 }
+
+/// Keywords that are named when they are left out.
+const LEFT_OUT_MAX: usize = 20;
 
 impl Target {
     pub(super) async fn open(
@@ -83,6 +88,7 @@ impl Target {
             present: HashSet::new(),
             batch: Vec::new(),
             batch_bytes: 0,
+            left_out: Default::default(),
         })
     }
 
@@ -206,6 +212,15 @@ impl Target {
             report.skip(&offer.label, &why);
             return Ok(());
         }
+        let bad = offer.flags.iter();
+        // `\Recent` is of a session, not of a message.
+        let bad = bad.filter(|flag| {
+            Flag::new(flag.as_bytes()).is_none() && !flag.eq_ignore_ascii_case("\\Recent")
+        });
+        let mut bad = bad.peekable();
+        self.left_out.0 += u64::from(bad.peek().is_some());
+        let room = LEFT_OUT_MAX - self.left_out.1.len();
+        self.left_out.1.extend(bad.take(room).cloned());
         offer.body.rewind()?;
         if self.batch_bytes + bytes > BATCH_BYTES_MAX || self.batch.len() >= BATCH_MESSAGES_MAX {
             self.flush(report).await?;
@@ -213,6 +228,18 @@ impl Target {
         self.batch_bytes += bytes;
         self.batch.push(offer);
         Ok(())
+    }
+
+    /// Says which keywords of the folder's messages were left out.
+    pub(super) fn tell_left_out(&mut self, name: &str, report: &Report) {
+        let (messages, keywords) = std::mem::take(&mut self.left_out);
+        if messages > 0 {
+            let keywords: Vec<String> = keywords.into_iter().collect();
+            report.note(&format!(
+                "{name}: {messages} messages have keywords that are not possible in IMAP; they are left out: {}",
+                keywords.join(" ")
+            ));
+        }
     }
 
     /// Stores what was taken.

@@ -169,7 +169,7 @@ fn folders(
     let folders = folders.into_iter();
     let folders = folders.map(|of| (of.levels.join("/"), of.special_use, of.weight));
     let asked = asked.into_iter().skip(2).collect();
-    (folders.collect(), report.folders_failed, asked)
+    (folders.collect(), report.others_skipped, asked)
 }
 
 /// A server that does not say which messages lie in no other folder: what it does not give is told.
