@@ -52,7 +52,7 @@ struct Node {
     exists: bool,
     subscribed: bool,
     special_use: Option<SpecialUse>,
-    /// Whether names below it exist, are subscribed, have a special use, have both.
+    /// Whether names below it exist; and whether some that are not listed for their own sake are subscribed, have a special use, have both.
     below: Below,
 }
 
@@ -71,21 +71,24 @@ fn matcher(reference: &str, pattern: &ListPattern) -> (Matcher, bool) {
     (pattern.matcher(MailboxName::SEPARATOR), level)
 }
 
-/// All names with those above them. Costs the depth of the names, which is limited (`NAME_DEPTH_MAX`).
-fn nodes(mailboxes: Vec<Mailbox>) -> BTreeMap<String, Node> {
+/// All names with those above them. Costs the depth of the names, which is limited (`NAME_DEPTH_MAX`). `listed`: whether a name that meets the
+/// selection is told by a line of its own: "servers SHOULD ONLY return a non-matching mailbox name along with CHILDINFO if at least one
+/// matching child is not also being returned" (RFC 5258, 3.5).
+fn nodes(mailboxes: Vec<Mailbox>, listed: impl Fn(&str) -> bool) -> BTreeMap<String, Node> {
     let mut nodes: BTreeMap<String, Node> = BTreeMap::new();
     for mailbox in mailboxes {
         let name = mailbox.name.as_str();
+        let special = mailbox.special_use.is_some();
+        let alone = (special || mailbox.subscribed) && !listed(name);
         for (at, _) in name.match_indices(MailboxName::SEPARATOR) {
             let below = match nodes.get_mut(&name[..at]) {
                 Some(node) => &mut node.below,
                 None => &mut nodes.entry(name[..at].to_owned()).or_default().below,
             };
-            let special = mailbox.special_use.is_some();
             below.exists |= mailbox.exists;
-            below.subscribed |= mailbox.subscribed;
-            below.special_use |= special;
-            below.both |= special && mailbox.subscribed;
+            below.subscribed |= mailbox.subscribed && alone;
+            below.special_use |= special && alone;
+            below.both |= special && mailbox.subscribed && alone;
         }
         let node = nodes.entry(name.to_owned()).or_default();
         node.exists = mailbox.exists;
@@ -296,7 +299,11 @@ impl Task for List {
                 Step::Call(cx.call(MailboxCall::List))
             }
             (State::Asked, Wake::Reply(Reply::Mailboxes(mailboxes))) => {
-                self.nodes = nodes(mailboxes).into_iter();
+                let listed = |name: &str| {
+                    self.select.recursive_match
+                        && self.patterns.iter().any(|(matcher, _)| matcher.matches(name))
+                };
+                self.nodes = nodes(mailboxes, listed).into_iter();
                 self.state = State::Tell;
                 self.tell(cx)
             }

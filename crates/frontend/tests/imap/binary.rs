@@ -197,6 +197,36 @@ fn what_is_not_asked_for_is_not_read() {
     assert!(world.get("1").calls["BlobRead"] <= 1);
 }
 
+/// What is no leaf has octets, too: an empty string would say that there is nothing.
+#[test]
+fn messages_and_multiparts_are_given() {
+    let inner = "Subject: in\r\n\r\ntext\r\n";
+    let parts = "--YY\r\n\r\none\r\n--YY--";
+    let encoded = encode(Encoding::Base64, inner.as_bytes()).1;
+    let encoded = String::from_utf8(encoded).unwrap();
+    let text = format!(
+        "Content-Type: multipart/mixed; boundary=XX\r\n\r\n\
+         --XX\r\nContent-Type: message/rfc822\r\n\r\n{inner}\r\n\
+         --XX\r\nContent-Type: multipart/mixed; boundary=YY\r\nContent-Transfer-Encoding: base64\r\n\r\n{parts}\r\n\
+         --XX\r\nContent-Type: message/rfc822\r\nContent-Transfer-Encoding: base64\r\n\r\n{encoded}\r\n--XX--\r\n"
+    );
+    let mut world = selected(text.as_bytes());
+    for (part, octets) in [(1, inner), (2, parts), (3, inner)] {
+        let items = format!("(BINARY.PEEK[{part}] BINARY.SIZE[{part}])");
+        let (data, end) = fetch(&mut world, &items);
+        assert_eq!(end, "Ok None");
+        let [
+            FetchData::Binary { data: Some(found), .. },
+            FetchData::BinarySize { size, .. },
+        ] = &data[..]
+        else {
+            panic!("{data:?}");
+        };
+        assert_eq!(String::from_utf8_lossy(found), octets, "{part}");
+        assert_eq!(*size, octets.len() as u64, "{part}");
+    }
+}
+
 #[test]
 fn encodings_that_are_not_known() {
     let text = b"Content-Type: multipart/mixed; boundary=XX\r\n\r\n--XX\r\n\

@@ -3,7 +3,8 @@
 //! - `BINARY[]` is the message as it is: "An empty section specification refers to the entire message, including the header" (6.4.5.1),
 //!   and around that there is no encoding to be undone.
 //! - "this data item can only be requested for leaf body parts: those that have media types other than multipart/*, message/rfc822, or
-//!   message/global" (6.4.5): any other part has no octets. A part that does not exist is NIL, as in BODY.
+//!   message/global" (6.4.5). Who asks all the same is given the octets of BODY, as by Dovecot; a message without its encoding, which it
+//!   should not have. A part that does not exist is NIL, as in BODY.
 //! - The literals are those of [`super::body`]: sizes and NULs are found by reading the part once, and a long part is read again to be sent.
 
 use whimbrel_imap::command::FetchItem;
@@ -58,10 +59,10 @@ pub(super) fn find(opened: &Opened, path: &[u32]) -> Found {
         return Found::Octets(Source::plain(found.span));
     }
     match &found.part.content {
-        Content::Multipart(_) | Content::Message(_) => {
-            Found::Octets(Source::plain(Span::default()))
-        }
-        content @ (Content::Basic | Content::Text) => {
+        // "If an entity is of type "multipart" the Content-Transfer-Encoding is not permitted to have any value other than "7bit", "8bit" or
+        // "binary"" (RFC 2045, 6.4): whatever it says, its parts lie there as they are.
+        Content::Multipart(_) => Found::Octets(Source::plain(found.span)),
+        content @ (Content::Basic | Content::Text | Content::Message(_)) => {
             match Encoding::by_name(&found.part.encoding) {
                 None => Found::Unknown,
                 Some(encoding) => Found::Octets(Source {

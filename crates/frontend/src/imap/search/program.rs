@@ -328,6 +328,14 @@ impl Program {
                 self.saved.get_or_insert_with(places);
                 Node::Result
             }
+            K::Sequence(MessageSet::NumbersAndSaved(set)) => Node::Or(vec![
+                self.node(view, K::Sequence(MessageSet::Saved), charset, fields)?,
+                Node::Places(view.places_clipped(&MessageSet::Numbers(set), false)),
+            ]),
+            K::Uid(MessageSet::NumbersAndSaved(set)) => Node::Or(vec![
+                self.node(view, K::Uid(MessageSet::Saved), charset, fields)?,
+                Node::Places(view.places_clipped(&MessageSet::Numbers(set), true)),
+            ]),
             K::Sequence(set) => Node::Places(view.places_clipped(&set, false)),
             K::Uid(set) => Node::Places(view.places_clipped(&set, true)),
             // No message is recent (RFC 9051, 2.3.2, took \Recent away).
