@@ -120,8 +120,8 @@ impl Fake {
         }
         Fake {
             real: None,
+            subscribed: boxes.keys().cloned().collect(),
             boxes,
-            subscribed: BTreeSet::new(),
             watches: BTreeMap::new(),
             events: Vec::new(),
             uploads: BTreeMap::new(),
@@ -188,6 +188,17 @@ impl Fake {
     fn next(&mut self) -> u64 {
         self.counter += 1;
         self.counter
+    }
+
+    fn create_above(&mut self, name: &MailboxName) {
+        let mut above = name.parent();
+        while let Some(parent) = above {
+            above = parent.parent();
+            if !self.boxes.contains_key(&parent) {
+                let store = self.new_store(None);
+                self.boxes.insert(parent, store);
+            }
+        }
     }
 
     fn new_store(&mut self, special_use: Option<SpecialUse>) -> Store {
@@ -700,14 +711,7 @@ impl Fake {
                 if self.boxes.contains_key(&name) {
                     return Err(Failure::Exists);
                 }
-                let mut above = name.parent();
-                while let Some(parent) = above {
-                    above = parent.parent();
-                    if !self.boxes.contains_key(&parent) {
-                        let store = self.new_store(None);
-                        self.boxes.insert(parent, store);
-                    }
-                }
+                self.create_above(&name);
                 let store = self.new_store(special_use);
                 let id = id_of(store.number);
                 self.boxes.insert(name, store);
@@ -737,7 +741,9 @@ impl Fake {
                 if rest.is_none() && self.boxes.contains_key(&to) {
                     return Err(Failure::Exists);
                 }
-                self.store(&from)?;
+                if !self.boxes.keys().any(|name| name.is_below(&from)) {
+                    self.store(&from)?;
+                }
                 if from.is_inbox() {
                     if rest.is_none() {
                         let store = self.new_store(None);
@@ -761,6 +767,10 @@ impl Fake {
                         false => Reply::Done,
                     });
                 }
+                if to.is_below(&from) {
+                    return Err(Failure::BadName);
+                }
+                self.create_above(&to);
                 let names: Vec<MailboxName> = self
                     .boxes
                     .keys()
