@@ -203,7 +203,8 @@ pub fn text(data: &[u8]) {
         Needle::new(" "),
         Needle::new(&header),
     ] {
-        let mut searcher = FieldSearcher::new(&FieldKeys::new(&[("x", Look::Value, needle.clone())]));
+        let mut searcher =
+            FieldSearcher::new(&FieldKeys::new(&[("x", Look::Value, needle.clone())]));
         searcher.field(b"X", text);
         assert_eq!(searcher.finish(), [needle.in_text(&decode(text))]);
     }

@@ -239,8 +239,15 @@ mod tests {
             };
             assert_eq!(found.within.is_some(), decoded, "{path:?} {text:?}");
             let start = (found.span.start - from) as usize;
-            assert_eq!(&of[start..start + found.span.len as usize], expected, "{path:?} {text:?}");
-            assert!(found.span.end() <= summary.size, "ranges lie within the message");
+            assert_eq!(
+                &of[start..start + found.span.len as usize],
+                expected,
+                "{path:?} {text:?}"
+            );
+            assert!(
+                found.span.end() <= summary.size,
+                "ranges lie within the message"
+            );
         };
         let (header, body) = inner.split_at(inner.find("--B").unwrap());
         check(&[1], Whole, false, &base64);

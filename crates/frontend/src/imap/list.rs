@@ -301,7 +301,10 @@ impl Task for List {
             (State::Asked, Wake::Reply(Reply::Mailboxes(mailboxes))) => {
                 let listed = |name: &str| {
                     self.select.recursive_match
-                        && self.patterns.iter().any(|(matcher, _)| matcher.matches(name))
+                        && self
+                            .patterns
+                            .iter()
+                            .any(|(matcher, _)| matcher.matches(name))
                 };
                 self.nodes = nodes(mailboxes, listed).into_iter();
                 self.state = State::Tell;

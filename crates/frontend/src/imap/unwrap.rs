@@ -1,10 +1,6 @@
 //! Undoes the encoding of a message around what is wanted (`whimbrel_mime::section::Within`): octets of its body in, those of the range out.
 
-use whimbrel_mime::{
-    Span,
-    section::Within,
-    transfer::TransferDecoder,
-};
+use whimbrel_mime::{Span, section::Within, transfer::TransferDecoder};
 
 /// What of an encoded body is still to come.
 pub(super) struct Unwrap {

@@ -216,7 +216,9 @@ fn messages_and_multiparts_are_given() {
         let (data, end) = fetch(&mut world, &items);
         assert_eq!(end, "Ok None");
         let [
-            FetchData::Binary { data: Some(found), .. },
+            FetchData::Binary {
+                data: Some(found), ..
+            },
             FetchData::BinarySize { size, .. },
         ] = &data[..]
         else {
@@ -230,7 +232,9 @@ fn messages_and_multiparts_are_given() {
 /// A message under an encoding shows what is in it, of any length, through all that FETCH knows.
 #[test]
 fn messages_under_an_encoding_are_looked_into() {
-    let picture: Vec<u8> = (0..300_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let picture: Vec<u8> = (0..300_000u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
     let (_, base64) = encode(Encoding::Base64, &picture);
     let inner = [
         b"Subject: inner\r\nContent-Type: multipart/mixed; boundary=YY\r\n\r\n\
@@ -246,7 +250,10 @@ fn messages_under_an_encoding_are_looked_into() {
         let cases: [(&str, &[u8]); 9] = [
             ("BODY.PEEK[1.HEADER]", header),
             ("BODY.PEEK[1.TEXT]", &inner[header.len()..]),
-            ("BODY.PEEK[1.HEADER.FIELDS (SUBJECT)]", b"Subject: inner\r\n\r\n"),
+            (
+                "BODY.PEEK[1.HEADER.FIELDS (SUBJECT)]",
+                b"Subject: inner\r\n\r\n",
+            ),
             ("BODY.PEEK[1.1]", b"Hello"),
             ("BODY.PEEK[1.1.MIME]", b"Content-Type: text/plain\r\n\r\n"),
             ("BODY.PEEK[1.1]<2.2>", b"ll"),
@@ -266,7 +273,9 @@ fn messages_under_an_encoding_are_looked_into() {
             let items = format!("(BINARY.PEEK[{part}] BINARY.SIZE[{part}])");
             let (data, _) = fetch(&mut world, &items);
             let [
-                FetchData::Binary { data: Some(found), .. },
+                FetchData::Binary {
+                    data: Some(found), ..
+                },
                 FetchData::BinarySize { size, .. },
             ] = &data[..]
             else {
@@ -279,12 +288,18 @@ fn messages_under_an_encoding_are_looked_into() {
         world.get("1").outbox.clear();
         world.send("1", b"s1 SEARCH BODY hello\r\ns2 SEARCH TEXT \"subject: inner\"\r\ns3 SEARCH BODY inner\r\n");
         let told = String::from_utf8_lossy(&world.get("1").outbox).into_owned();
-        let found: Vec<&str> = told.lines().filter(|line| line.starts_with("* SEARCH")).collect();
+        let found: Vec<&str> = told
+            .lines()
+            .filter(|line| line.starts_with("* SEARCH"))
+            .collect();
         assert_eq!(found, ["* SEARCH 1", "* SEARCH 1", "* SEARCH"]);
         world.get("1").outbox.clear();
         world.send("1", b"f FETCH 1 (BODYSTRUCTURE)\r\n");
         let told = String::from_utf8_lossy(&world.get("1").outbox).into_owned();
-        assert!(told.contains("\"inner\"") && told.contains("\"png\""), "{told}");
+        assert!(
+            told.contains("\"inner\"") && told.contains("\"png\""),
+            "{told}"
+        );
         world.get("1").outbox.clear();
         let (data, _) = fetch(&mut world, "(UID)");
         let [FetchData::Uid(uid)] = data[..] else {

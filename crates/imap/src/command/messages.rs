@@ -199,7 +199,11 @@ mod tests {
         let beside = |text: &str| SequenceSet::parse(text.as_bytes(), 9999).unwrap();
         let long: Vec<_> = (0..300).map(|n| (2 * n + 1).to_string()).collect();
         let long = long.join(",");
-        for (text, numbers) in [("2:4,$", "2:4"), ("$,2:4", "2:4"), (&*format!("{long},$"), &*long)] {
+        for (text, numbers) in [
+            ("2:4,$", "2:4"),
+            ("$,2:4", "2:4"),
+            (&*format!("{long},$"), &*long),
+        ] {
             check(
                 &format!("COPY {text} MEETING"),
                 CommandBody::Copy {

@@ -3,8 +3,8 @@
 use super::collect::{Collected, Piece};
 use crate::command::{ListPattern, Section};
 use crate::core::{
-    Date, Flag, MailboxName, MessageSet, ModSeq, ObjectId, PartialRange, SequenceSet, SetBuilder, SetError,
-    is_astring_char, is_atom_char, mailbox,
+    Date, Flag, MailboxName, MessageSet, ModSeq, ObjectId, PartialRange, SequenceSet, SetBuilder,
+    SetError, is_astring_char, is_atom_char, mailbox,
 };
 use crate::limits::Limits;
 
@@ -325,10 +325,14 @@ impl<'a> Cursor<'a> {
             .map_err(|_| "string is not UTF-8")
     }
 
-    /// `mailbox`
+    /// `mailbox`. By the syntax any astring is one: what cannot be decoded names no mailbox, and the answer is NO, as for any that does not exist.
     pub(crate) fn mailbox(&mut self) -> Result<MailboxName, Refusal> {
+        use mailbox::InvalidName::{Control, Utf7, Utf8};
         let bytes = self.astring()?;
-        MailboxName::from_wire(&bytes, self.utf8).map_err(mailbox::InvalidName::text)
+        match MailboxName::from_wire(&bytes, self.utf8) {
+            Err(Control | Utf7 | Utf8) => Ok(MailboxName::nowhere()),
+            name => name.map_err(mailbox::InvalidName::text),
+        }
     }
 
     /// `mailbox` that may be empty: the reference of LIST.

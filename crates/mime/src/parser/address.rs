@@ -464,10 +464,16 @@ mod tests {
     fn texts_for_search() {
         let check = |raw: &str, expected: &str| assert_eq!(text(raw.as_bytes()), expected, "{raw}");
         check(" a@b.c\r\n", "a@b.c");
-        check(" <user-from (comment)@ (comment) domain.org>", "user-from@domain.org");
+        check(
+            " <user-from (comment)@ (comment) domain.org>",
+            "user-from@domain.org",
+        );
         check(" a@b (Ann)", "Ann <a@b>");
         check(" \"Doe, J.\"\r\n <a@\r\n b>, c@d", "Doe, J. <a@b>, c@d");
-        check(" =?utf-8?q?J=C3=B6rg?= =?utf-8?q?_X?= <j@x>", "Jörg X <j@x>");
+        check(
+            " =?utf-8?q?J=C3=B6rg?= =?utf-8?q?_X?= <j@x>",
+            "Jörg X <j@x>",
+        );
         check(" team: a@b, Cy <c@d>;, e@f", "team: a@b, Cy <c@d>;, e@f");
         check(" none:;", "none: ;");
         check(" nobody", "nobody");

@@ -144,7 +144,13 @@ fn empty_parts() {
 fn multiparts_without_parts_are_text() {
     check_mixed("some\r\ntext", "text/plain 10:1");
     check_mixed("--B--\r\n", "text/plain 7:1");
-    for parameters in ["", "; boundary=\"\"", "; boundary", "; charset=x", "; boundary=; x=y"] {
+    for parameters in [
+        "",
+        "; boundary=\"\"",
+        "; boundary",
+        "; charset=x",
+        "; boundary=; x=y",
+    ] {
         check(
             &format!("Content-Type: multipart/mixed{parameters}\n\n--\n\nx\n"),
             "| text/plain 6:3",
@@ -153,7 +159,8 @@ fn multiparts_without_parts_are_text() {
     let summary = parse(b"Content-Type: multipart/mixed; charset=utf-8\n\n\xc3\xa9\n");
     assert_eq!(summary.message.body.param("charset"), Some(&b"utf-8"[..]));
     assert_eq!(summary.preview.as_deref(), Some("\u{e9}"));
-    let inner = "Content-Type: multipart/mixed\r\nContent-Transfer-Encoding: base64\r\n\r\naGVsbG8=";
+    let inner =
+        "Content-Type: multipart/mixed\r\nContent-Transfer-Encoding: base64\r\n\r\naGVsbG8=";
     check_mixed(&format!("--B\r\n{inner}\r\n--B--"), "text/plain 8:0");
 }
 
@@ -170,7 +177,10 @@ fn multiparts_without_semicolons() {
         let message = format!("Content-Type: {header}\r\n\r\n--B\r\n\r\nx\r\n--B--\r\n");
         check(&message, "| multipart/mixed 17:4 (text/plain 1:0)");
     }
-    check("Content-Type: text/html charset=utf-8\n\nx", "| text/html 1:0");
+    check(
+        "Content-Type: text/html charset=utf-8\n\nx",
+        "| text/html 1:0",
+    );
 }
 
 #[test]
@@ -230,7 +240,9 @@ fn embedded_messages() {
         "message/rfc822 12:0 <| text/plain 0:0>",
     );
     let encoded = |encoding: &str, body: &str| {
-        format!("Content-Type: message/rfc822\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n{body}")
+        format!(
+            "Content-Type: message/rfc822\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n{body}"
+        )
     };
     let two = "--C\n\none\n--C\nContent-Type: image/png\n\n12\n--C--\n";
     let inner = format!("Subject: in\nContent-Type: multipart/mixed; boundary=C\n\n{two}");
@@ -248,7 +260,10 @@ fn embedded_messages() {
     }
     // Without its line end the last line is whole, too.
     check_mixed(
-        &format!("--B\r\n{}\r\n--B--", encoded("quoted-printable", "\r\nx=3D\r\ny")),
+        &format!(
+            "--B\r\n{}\r\n--B--",
+            encoded("quoted-printable", "\r\nx=3D\r\ny")
+        ),
         "message/rfc822 9:2 <| text/plain 5:1>",
     );
     // One level is undone.

@@ -225,7 +225,12 @@ fn normalization_forms_are_one() {
     let nfd = "Subject: =?utf-8?Q?Gru=CC=88=C3=9Fe?=\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nU\u{308}bersicht: e\u{316}\u{301}";
     let nfc = "Subject: =?utf-8?Q?Gr=C3=BC=C3=9Fe?=\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n\u{dc}bersicht: \u{e9}\u{316}";
     for message in [nfd, nfc] {
-        for needle in ["gr\u{fc}\u{df}e", "gru\u{308}\u{df}e", "\u{fc}bersicht", "u\u{308}BERSICHT"] {
+        for needle in [
+            "gr\u{fc}\u{df}e",
+            "gru\u{308}\u{df}e",
+            "\u{fc}bersicht",
+            "u\u{308}BERSICHT",
+        ] {
             check(message.as_bytes(), Scope::Text, needle, true);
         }
         for needle in ["e\u{316}\u{301}", "e\u{301}\u{316}", "\u{e9}\u{316}"] {
