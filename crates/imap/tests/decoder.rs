@@ -1,4 +1,7 @@
 //! The decoder as a session sees it: literals, continuations, refusals, limits, any split.
+//!
+//! size: a table of inputs and events for one machine, over one way to show them.
+
 use proptest::prelude::*;
 use whimbrel_imap::fuzz::{
     Owned, Session, events, fuzz_decoder, fuzz_words, held_bytes_max, small_limits,

@@ -54,7 +54,7 @@ impl Source {
     }
 
     /// What has to be read.
-    pub(super) fn to_read(&self) -> Span {
+    pub(super) fn read_span(&self) -> Span {
         self.within.map_or(self.span, |within| within.body)
     }
 

@@ -249,7 +249,7 @@ impl Pass {
             _ => Sieve::Decoded(Box::new(Decoded::new(source))),
         };
         Pass {
-            reader: Reader::new(&opened.summary, source.to_read()),
+            reader: Reader::new(&opened.summary, source.read_span()),
             unwrap: source.unwrap(),
             sieve,
             out: Out {
