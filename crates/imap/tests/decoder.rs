@@ -1,4 +1,7 @@
 //! The decoder as a session sees it: literals, continuations, refusals, limits, any split.
+//!
+//! size: a table of inputs and events for one machine, over one way to show them.
+
 use proptest::prelude::*;
 use whimbrel_imap::fuzz::{
     Owned, Session, events, fuzz_decoder, fuzz_words, held_bytes_max, small_limits,
@@ -784,6 +787,41 @@ fn limits_before_login() {
         format!("a SEARCH {}", "1,".repeat(200)).as_bytes(),
         &["BYE command is too long"],
     );
+}
+
+/// RFC 2971, 3.3: thirty fields with names of 30 octets and values of 1024. A stranger is not given the memory for that, and the answer.
+#[test]
+fn the_longest_id_before_login() {
+    let id = |name: &str, value: &str, fields: usize| {
+        let field = format!("{name} {value}");
+        let fields = vec![field; fields].join(" ");
+        format!("a ID ({fields})\r\nb NOOP\r\n")
+    };
+    let quoted = |octet: &str, octets: usize| format!("\"{}\"", octet.repeat(octets));
+    let limits = Limits::default();
+    let check = |input: &str, expected: &[&str]| {
+        check_limits(&limits, STRANGER, input.as_bytes(), expected);
+    };
+    let done: &[&str] = &["a Id", "b Noop"];
+    check(&id(&quoted("n", 30), &quoted("v", 1024), 30), done);
+    check(&id(&quoted("\\\"", 30), &quoted("\\\\", 1024), 30), done);
+    let literal = |octet: &str, octets: usize, plus: &str| {
+        format!("{{{octets}{plus}}}\r\n{}", octet.repeat(octets))
+    };
+    let (name, value) = (literal("n", 30, "+"), literal("v", 1024, "+"));
+    check(&id(&name, &value, 30), done);
+    // A client that waits is told to go on, with each of them.
+    let (name, value) = (literal("n", 30, ""), literal("v", 1024, ""));
+    let waits = ["a + 30", "a + 1024"].repeat(30);
+    check(&id(&name, &value, 30), &[&waits[..], done].concat());
+    let endless = id(&quoted("n", 30), &quoted("v", 1024), 80);
+    check(&endless, &["BYE command is too long"]);
+    let endless = id(&name, &value, 80);
+    let told = events(endless.as_bytes(), &[1000], &limits, STRANGER);
+    assert!(matches!(told.last(), Some(Owned::Fatal(_))), "{told:?}");
+    // Little is held of it: `events` looks after each piece.
+    let long = id(&quoted("n", 30), &quoted("v", 1024), 30);
+    check_limits(&small_limits(), STRANGER, long.as_bytes(), done);
 }
 
 #[test]

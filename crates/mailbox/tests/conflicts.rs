@@ -54,6 +54,7 @@ scenarios! {
     saved_when_placed
     rename_inbox
     rename_carries_children
+    rename_below_a_deleted_name
     late_is_claimed_again
     superseded_uid_is_resolved
     shown_when_peers_are_heard

@@ -3,7 +3,7 @@
 use crate::charset::{Charset, CharsetDecoder};
 use crate::header::{HeaderDecoder, decode};
 use crate::preview::{LatePreview, PREVIEW_CHARS_MAX};
-use crate::search::{FieldKeys, FieldSearcher, Needle, Scope, TextSearcher};
+use crate::search::{FieldKeys, FieldSearcher, Look, Needle, Scope, TextSearcher};
 use crate::section::resolve;
 use crate::transfer::{Encoding, TransferDecoder};
 use crate::{Content, HeaderFilter, Limits, Parser, Part, SectionText, Span, Summary};
@@ -203,7 +203,8 @@ pub fn text(data: &[u8]) {
         Needle::new(" "),
         Needle::new(&header),
     ] {
-        let mut searcher = FieldSearcher::new(&FieldKeys::new(&[("x", needle.clone())]));
+        let mut searcher =
+            FieldSearcher::new(&FieldKeys::new(&[("x", Look::Value, needle.clone())]));
         searcher.field(b"X", text);
         assert_eq!(searcher.finish(), [needle.in_text(&decode(text))]);
     }

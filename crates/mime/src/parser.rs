@@ -11,16 +11,20 @@
 //! - a delimiter ends all parts inside its multipart, also one that is still in its header;
 //! - after the closing delimiter of a multipart its boundary means nothing any more.
 //!
-//! A part that may not be looked into (nesting, or message/rfc822 under an encoding) keeps its type and has a placeholder
-//! inside, an empty text/plain part or an empty message, because the grammar of BODYSTRUCTURE leaves no other way.
+//! What cannot be cut into parts is shown, not hidden. A multipart that gives no boundary is told as text/plain; one in which no delimiter is
+//! found, or which is nested too deep to be looked into, has one text/plain part, its whole text.
 //!
-//! Reading order: here, `boundary`, `block`, `address`, `content`, `budget`, `text`.
+//! A message that may not be looked into (nesting) keeps its type and is told as an empty one, because the grammar of BODYSTRUCTURE leaves no
+//! other way.
+//!
+//! Reading order: here, `boundary`, `block`, `address`, `content`, `encoded`, `budget`, `text`.
 
 pub(crate) mod address;
 pub(crate) mod block;
 mod boundary;
 pub(crate) mod budget;
 pub(crate) mod content;
+mod encoded;
 pub(crate) mod text;
 
 #[cfg(test)]
@@ -31,9 +35,11 @@ mod tests;
 use crate::Limits;
 use crate::preview::Preview;
 use crate::summary::{Content, Envelope, Fields, Message, Octets, Part, Span, Summary};
+use crate::transfer::Encoding;
 use block::{Block, Role, empty_part};
 use boundary::{Delimiter, HEAD_BYTES_MAX};
 use budget::{Shares, Texts};
+use encoded::Encoded;
 
 /// Reads a message in chunks of any size. Memory is bounded by the limits, work is linear in the bytes pushed.
 pub struct Parser {
@@ -57,6 +63,10 @@ pub struct Parser {
     /// Finds a line that begins with a hyphen.
     hyphen: memchr::memmem::Finder<'static>,
     preview: Preview,
+    /// Of the innermost part, if that is a message under an encoding.
+    encoded: Option<Box<Encoded>>,
+    /// Messages under an encoding are looked into: not in one of them.
+    decodes: bool,
     work: u64,
 }
 
@@ -116,24 +126,54 @@ impl Parser {
         let mut limits = limits.clone();
         limits.nesting_max = limits.nesting_max.clamp(1, Limits::NESTING_MAX);
         let shares = Shares::new(&limits);
-        let mut texts = Texts::new(shares.part_texts);
-        let block = Block::new(Role::Top, 0, &shares, &mut texts);
+        let texts = Texts::new(shares.part_texts);
+        // The outermost part is the first.
+        let parts_left = shares.parts - 1;
+        Parser::of_message(Role::Top, limits, shares, texts, parts_left, 0)
+    }
+
+    /// A parser of the message under an encoding that the innermost frame is: what may be spent on the whole message is its to spend until it is
+    /// at its end.
+    fn of_encoded(&mut self, start: u64) -> Parser {
+        let limits = Limits {
+            nesting_max: self.limits.nesting_max - self.frames.len(),
+            preview_bytes_max: 0,
+            ..self.limits.clone()
+        };
+        let texts = std::mem::replace(&mut self.texts, Texts::new(0));
+        let (shares, parts_left) = (self.shares.clone(), self.parts_left - 1);
+        Parser::of_message(Role::Embedded, limits, shares, texts, parts_left, start)
+    }
+
+    fn of_message(
+        role: Role,
+        limits: Limits,
+        shares: Shares,
+        mut texts: Texts,
+        parts_left: usize,
+        start: u64,
+    ) -> Parser {
+        let block = Block::new(role, start, &shares, &mut texts);
         Parser {
-            // The outermost part is the first.
-            parts_left: shares.parts - 1,
+            parts_left,
             texts,
             shares,
             frames: Vec::new(),
             place: Place::Header(Box::new(block)),
-            offset: 0,
+            offset: start,
             end: *b"\r\n",
             lines: 0,
-            line: Line::default(),
+            line: Line {
+                start,
+                ..Line::default()
+            },
             usual: None,
             done: None,
             boundaries: 0,
             hyphen: memchr::memmem::Finder::new(b"\n-"),
             preview: Preview::new(&limits),
+            encoded: None,
+            decodes: role == Role::Top,
             work: 0,
             limits,
         }
@@ -164,30 +204,7 @@ impl Parser {
 
     /// The message is at its end.
     pub fn finish(mut self) -> Summary {
-        match self.place {
-            Place::Header(_) => {
-                if let Some(delimiter) = self.delimiter() {
-                    block_of(&mut self.place).forget_line();
-                    self.at_delimiter(delimiter);
-                }
-            }
-            Place::Body if self.boundaries > 0 && !self.line.plain => match self.delimiter() {
-                Some(delimiter) => self.at_delimiter(delimiter),
-                None => self.preview.push(&self.line.head),
-            },
-            Place::Body | Place::DelimiterRest { .. } => {}
-        }
-        // A delimiter that the message ends in begins no part, as in Dovecot; one with a line end does.
-        if let Place::Header(_) = self.place {
-            self.end_header(false, true);
-        }
-        while !self.frames.is_empty() {
-            self.close_frame(self.offset, self.lines);
-        }
-        let message = self
-            .done
-            .take()
-            .expect("the outermost frame is opened by the end of the top header at the latest");
+        let message = self.end_message();
         Summary {
             prefix_len: 0,
             size: self.offset,
@@ -199,6 +216,47 @@ impl Parser {
                 .expect("the top header is read first, and it sets the fields"),
             preview: (self.limits.preview_bytes_max > 0).then(|| self.preview.finish()),
         }
+    }
+
+    fn end_message(&mut self) -> Message {
+        match self.place {
+            Place::Header(_) => {
+                if let Some(delimiter) = self.delimiter() {
+                    block_of(&mut self.place).forget_line();
+                    self.at_delimiter(delimiter);
+                }
+            }
+            Place::Body if self.boundaries > 0 && !self.line.plain => match self.delimiter() {
+                Some(delimiter) => self.at_delimiter(delimiter),
+                None => self.line_is_text(),
+            },
+            Place::Body | Place::DelimiterRest { .. } => {}
+        }
+        // A delimiter that the message ends in begins no part, as in Dovecot; one with a line end does.
+        if let Place::Header(_) = self.place {
+            self.end_header(false, true);
+        }
+        while !self.frames.is_empty() {
+            self.close_frame(self.offset, self.lines);
+        }
+        self.done
+            .take()
+            .expect("the outermost frame is opened by the end of the top header at the latest")
+    }
+
+    /// Bytes of the body of the innermost part.
+    fn text(&mut self, bytes: &[u8]) {
+        self.preview.push(bytes);
+        if let Some(encoded) = &mut self.encoded {
+            encoded.push(bytes);
+        }
+    }
+
+    /// The head of the present line is no delimiter.
+    fn line_is_text(&mut self) {
+        let head = std::mem::take(&mut self.line.head);
+        self.text(&head);
+        self.line.head = head;
     }
 
     /// Bytes that were looked at more than once: fields parsed, boundaries compared. For tests of linearity.
@@ -254,21 +312,21 @@ impl Parser {
         self.offset += content.len() as u64;
         if self.line.head.get(1).is_some_and(|&b| b != b'-') {
             self.line.plain = true;
-            self.preview.push(&self.line.head);
+            self.line_is_text();
         } else if self.line.head.len() == HEAD_BYTES_MAX {
             match self.delimiter() {
                 Some(delimiter) => self.at_delimiter(delimiter),
                 None => {
                     self.line.plain = true;
-                    self.preview.push(&self.line.head);
+                    self.line_is_text();
                 }
             }
         } else if lf == Some(content.len()) {
             match self.delimiter() {
                 Some(delimiter) => self.at_delimiter(delimiter),
                 None => {
-                    self.preview.push(&self.line.head);
-                    self.preview.push(b"\n");
+                    self.line_is_text();
+                    self.text(b"\n");
                 }
             }
             self.offset += 1;
@@ -284,7 +342,7 @@ impl Parser {
     /// Takes `len` bytes of a body in which no delimiter begins, except perhaps behind the last of them.
     fn skip_body(&mut self, bytes: &[u8], len: usize) -> usize {
         let bytes = &bytes[..len];
-        self.preview.push(bytes);
+        self.text(bytes);
         let Some(last) = memchr::memrchr(b'\n', bytes) else {
             self.line.len += len as u64;
             self.line.cr = bytes[len - 1] == b'\r';
@@ -454,8 +512,9 @@ impl Parser {
         let end = end.max(part.header.start);
         part.header = Span::between(part.header.start, end);
         part.body = Span { start: end, len: 0 };
-        let inside = self.inside(&part, done.boundary);
-        let opens_message = matches!(inside, Inside::Message(None)) && self.can_open_message(&part);
+        let inside = self.inside(&mut part, done.boundary);
+        let is_message = matches!(inside, Inside::Message(None));
+        let encoding = self.encoding(&part).filter(|_| is_message && !over);
         if let Inside::Multipart {
             boundary: Some(_), ..
         } = inside
@@ -472,20 +531,29 @@ impl Parser {
             inside,
             lines_before,
         });
-        if opens_message && !over {
-            self.parts_left -= 1;
-            self.open_header(Role::Embedded);
+        match encoding {
+            None => {}
+            Some(Encoding::Identity) => {
+                self.parts_left -= 1;
+                self.open_header(Role::Embedded);
+            }
+            Some(encoding) => {
+                let parser = self.of_encoded(end);
+                self.encoded = Some(Box::new(Encoded::new(encoding, parser)));
+            }
         }
     }
 
-    fn inside(&self, part: &Part, boundary: Option<Octets>) -> Inside {
+    fn inside(&self, part: &mut Part, boundary: Option<Octets>) -> Inside {
         if part.media_type.eq_ignore_ascii_case(b"multipart") {
+            let boundary = boundary.map(|b| boundary::usable(&b));
+            let Some(boundary) = boundary.filter(|b| !b.is_empty()) else {
+                block::make_text(part);
+                return Inside::Leaf;
+            };
             let deep = self.frames.len() + 1 >= self.limits.nesting_max;
-            let boundary = boundary
-                .map(|b| boundary::usable(&b))
-                .filter(|b| !b.is_empty() && !deep);
             Inside::Multipart {
-                boundary,
+                boundary: (!deep).then_some(boundary),
                 parts: Vec::new(),
             }
         } else if part.is("message", "rfc822") || part.is("message", "global") {
@@ -495,12 +563,11 @@ impl Parser {
         }
     }
 
-    /// RFC 2046 5.2.1 allows message/rfc822 no encoding that would have to be undone, so offsets into it would lie.
-    fn can_open_message(&self, part: &Part) -> bool {
-        let plain = ["7bit", "8bit", "binary"]
-            .iter()
-            .any(|e| part.encoding.eq_ignore_ascii_case(e.as_bytes()));
-        plain && self.frames.len() + 1 < self.limits.nesting_max && self.parts_left > 0
+    /// The encoding of a message that can be looked into.
+    fn encoding(&self, part: &Part) -> Option<Encoding> {
+        let encoding = Encoding::by_name(&part.encoding)?;
+        let fits = self.frames.len() + 1 < self.limits.nesting_max && self.parts_left > 0;
+        (fits && (self.decodes || encoding == Encoding::Identity)).then_some(encoding)
     }
 
     /// Ends the innermost part at `end`, with `lines` LFs before it, and hands it to the one around it.
@@ -508,13 +575,20 @@ impl Parser {
         let Some(frame) = self.frames.pop() else {
             return;
         };
-        self.preview.end(end < self.offset);
+        let cut = end < self.offset;
+        self.preview.end(cut);
         let Frame {
             mut part,
             envelope,
-            inside,
+            mut inside,
             lines_before,
         } = frame;
+        if let Some(encoded) = self.encoded.take() {
+            let (message, parser) = encoded.finish(cut);
+            inside = Inside::Message(Some(Box::new(message)));
+            (self.texts, self.parts_left) = (parser.texts, parser.parts_left);
+            self.work += parser.work;
+        }
         if end > part.body.start {
             part.body = Span::between(part.body.start, end);
             part.lines = lines.saturating_sub(lines_before);
@@ -526,7 +600,11 @@ impl Parser {
             Inside::Multipart { boundary, parts } => {
                 self.boundaries -= usize::from(boundary.is_some());
                 Content::Multipart(if parts.is_empty() {
-                    vec![empty_part(part.body.start)]
+                    vec![Part {
+                        body: part.body,
+                        lines: part.lines,
+                        ..empty_part(part.body.start)
+                    }]
                 } else {
                     parts
                 })

@@ -8,6 +8,7 @@
 use crate::Limits;
 use crate::charset::{Charset, CharsetDecoder};
 use crate::html::Stripper;
+use crate::parser::text::HeldEnd;
 use crate::summary::{Content, Part, Span, Summary};
 use crate::transfer::{Encoding, TransferDecoder};
 
@@ -25,8 +26,7 @@ pub(crate) struct Preview {
     /// Text that was found.
     text: Option<String>,
     bytes_left: usize,
-    /// The line end that came last: before a delimiter it is no part of the body (RFC 2046, 5.1.1).
-    held: &'static [u8],
+    held: HeldEnd,
 }
 
 impl Preview {
@@ -35,13 +35,13 @@ impl Preview {
             part: None,
             text: None,
             bytes_left: limits.preview_bytes_max,
-            held: b"",
+            held: HeldEnd::default(),
         }
     }
 
     /// The body of a part begins that is neither an embedded message nor in one.
     pub(crate) fn begin(&mut self, part: &Part) {
-        self.held = b"";
+        self.held.take();
         if self.text.is_none() && self.bytes_left > 0 {
             self.part = Recipe::new(part).map(|recipe| Box::new(PartText::new(recipe)));
         }
@@ -49,14 +49,9 @@ impl Preview {
 
     /// More of it.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        if bytes == b"\n" && self.held == b"\r" {
-            self.held = b"\r\n";
-        } else if !bytes.is_empty() {
-            let end = line_end(bytes);
-            let held = std::mem::replace(&mut self.held, end);
-            self.take(held);
-            self.take(&bytes[..bytes.len() - end.len()]);
-        }
+        let mut held = std::mem::take(&mut self.held);
+        held.push(bytes, |bytes| self.take(bytes));
+        self.held = held;
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -72,7 +67,7 @@ impl Preview {
 
     /// Its end. `cut`: by a delimiter, to which the last line end belongs.
     pub(crate) fn end(&mut self, cut: bool) {
-        let held = std::mem::take(&mut self.held);
+        let held = self.held.take();
         if !cut {
             self.take(held);
         }
@@ -89,16 +84,6 @@ impl Preview {
     pub(crate) fn finish(mut self) -> String {
         self.end(false);
         self.text.unwrap_or_default()
-    }
-}
-
-/// The line end that these bytes end in, or what may become one.
-fn line_end(bytes: &[u8]) -> &'static [u8] {
-    match bytes {
-        [.., b'\r', b'\n'] => b"\r\n",
-        [.., b'\n'] => b"\n",
-        [.., b'\r'] => b"\r",
-        _ => b"",
     }
 }
 
@@ -307,7 +292,11 @@ impl LatePreview {
 fn candidates(part: &Part, parts: &mut Vec<(Span, Recipe)>) {
     match &part.content {
         Content::Text => parts.extend(Recipe::new(part).map(|recipe| (part.body, recipe))),
-        Content::Multipart(inner) => inner.iter().for_each(|part| candidates(part, parts)),
+        // What stands for the parts of a multipart without any is all of its text: it has no header, as no part with a body has.
+        Content::Multipart(inner) => inner
+            .iter()
+            .filter(|part| part.header.len > 0)
+            .for_each(|part| candidates(part, parts)),
         Content::Basic | Content::Message(_) => {}
     }
 }

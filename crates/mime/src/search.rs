@@ -1,14 +1,13 @@
 //! Search in decoded text, as a stream: TEXT and BODY over a whole message, and single header fields.
 //!
-//! How strings are compared: both sides are folded by Unicode simple case folding, character by character; nothing else is
-//! made equal (no composition or decomposition, no accents dropped, no white space joined). This is i;unicode-casemap
-//! (RFC 5051) without its decomposition: one-character case mappings only. RFC 9051 6.4.4: "a message matches the key if the
+//! How strings are compared: by i;unicode-casemap (RFC 5051, [`crate::collation`]): whatever the case, composed or decomposed. A mark is a
+//! character of its own there, so that `cafe` is found in `café`, but not the other way round. RFC 9051 6.4.4: "a message matches the key if the
 //! string is a substring of the associated text. The matching SHOULD be case insensitive for characters within the ASCII
 //! range."
 //!
-//! What is searched: under TEXT the header of the message; under both the MIME headers of parts, headers of embedded
-//! messages, and the bodies of text parts and of message parts that are not looked into (delivery reports and the like). A
-//! match lies within one header field (name, colon and decoded value) or within one body. Bodies are decoded from their
+//! What is searched: under TEXT the header of the message, the MIME headers of parts and the headers of embedded messages, but not under
+//! BODY ("Unlike TEXT, this doesn't match any header fields"); under both the bodies of text parts and of message parts that are not looked
+//! into (delivery reports and the like). A match lies within one header field (name, colon and decoded value) or within one body. Bodies are decoded from their
 //! transfer encoding and charset ("Server implementations MAY exclude [MIME-IMB] body parts with terminal content media types
 //! other than TEXT and MESSAGE from consideration in SEARCH matching"); HTML is searched as it is written. Preambles, epilogues, delimiter lines and other parts
 //! are not searched; images and their kin are not even read.
@@ -23,13 +22,14 @@ use std::sync::Arc;
 use memchr::memmem::Finder;
 
 use crate::charset::{Charset, CharsetDecoder};
+use crate::collation::Casemap;
 use crate::header::HeaderDecoder;
-use crate::summary::{Content, Message, Part, Span, Summary};
+use crate::summary::{Content, Part, Span, Summary};
 use crate::transfer::{Encoding, TransferDecoder};
 use fields::{FieldSink, FieldSplitter};
-use matcher::{Matcher, fold};
+use matcher::Matcher;
 
-pub use keys::{FieldKeys, FieldSearcher};
+pub use keys::{FieldKeys, FieldSearcher, Look};
 pub use slice::Slice;
 
 /// Bytes between two wanted ranges that are rather read than sought over.
@@ -42,9 +42,9 @@ const DECODE_WORK: usize = 8;
 /// What is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// TEXT: the header and the body.
+    /// TEXT: headers and bodies.
     Text,
-    /// BODY: without the header of the message.
+    /// BODY: without any header.
     Body,
 }
 
@@ -57,8 +57,7 @@ pub struct Needle {
 impl Needle {
     /// Prepares a needle. The empty one matches everything.
     pub fn new(text: &str) -> Needle {
-        let mut folded = Vec::with_capacity(text.len());
-        fold(text, &mut folded);
+        let folded = folded(text);
         Needle {
             finder: Arc::new(Finder::new(&folded).into_owned()),
         }
@@ -70,8 +69,7 @@ impl Needle {
 
     /// Whether it occurs in a text: what the searchers are compared with.
     pub(crate) fn in_text(&self, text: &str) -> bool {
-        let mut folded = Vec::with_capacity(text.len());
-        fold(text, &mut folded);
+        let folded = folded(text);
         self.finder.find(&folded).is_some()
     }
 
@@ -79,6 +77,14 @@ impl Needle {
     pub fn is_empty(&self) -> bool {
         self.folded().is_empty()
     }
+}
+
+fn folded(text: &str) -> Vec<u8> {
+    let mut folded = Vec::with_capacity(text.len());
+    let mut casemap = Casemap::for_search();
+    casemap.push(text, &mut folded);
+    casemap.finish(&mut folded);
+    folded
 }
 
 /// The text of a raw value in which nothing is to be decoded, as most are: [`crate::header::decode`] would give the same. `None`: it has to.
@@ -101,12 +107,9 @@ fn plain(raw: &[u8]) -> Option<&[u8]> {
 /// Ask [`TextSearcher::next_range`], read these bytes of the message in order and [`TextSearcher::push`] them all, in chunks
 /// of any size; repeat until it says `None`.
 pub struct TextSearcher {
-    /// What is wanted, in order; the next one last.
-    segments: Vec<Segment>,
-    /// The range that was asked for last: where the next byte lies, and where it ends.
-    at: u64,
+    segments: Segments,
+    /// Where the range ends that was asked for last.
     end: u64,
-    decoder: Option<SegmentDecoder>,
     matcher: Matcher,
 }
 
@@ -116,10 +119,11 @@ struct Segment {
     kind: Kind,
 }
 
-#[derive(Clone, Copy)]
 enum Kind {
     Header,
     Body(Encoding, Charset),
+    /// A message under an encoding, and what is text in it.
+    Encoded(Encoding, Vec<Segment>),
 }
 
 enum SegmentDecoder {
@@ -130,19 +134,31 @@ enum SegmentDecoder {
         bytes: Vec<u8>,
         text: String,
     },
+    Encoded {
+        transfer: TransferDecoder,
+        bytes: Vec<u8>,
+        inside: Box<Segments>,
+    },
+}
+
+/// Stretches of a text that streams by.
+struct Segments {
+    /// Those to come, the next one last.
+    list: Vec<Segment>,
+    /// Where the next byte lies.
+    at: u64,
+    /// Of the next one, once it has begun.
+    decoder: Option<SegmentDecoder>,
 }
 
 impl TextSearcher {
     /// A search; only what `summary` says to be text will be asked for.
     pub fn new(summary: &Summary, scope: Scope, needles: &[Needle]) -> TextSearcher {
-        let mut segments = Vec::new();
-        message_segments(&summary.message, scope == Scope::Text, &mut segments);
-        segments.reverse();
+        let mut list = Vec::new();
+        part_segments(&summary.message.body, scope, &mut list);
         TextSearcher {
-            segments,
-            at: 0,
+            segments: Segments::new(list, 0),
             end: 0,
-            decoder: None,
             matcher: Matcher::new(needles),
         }
     }
@@ -154,8 +170,11 @@ impl TextSearcher {
         if self.matcher.is_done() {
             return None;
         }
-        assert!(self.at == self.end, "the range before is not pushed whole");
-        let (first, others) = self.segments.split_last()?;
+        assert!(
+            self.segments.at == self.end,
+            "the range before is not pushed whole"
+        );
+        let (first, others) = self.segments.list.split_last()?;
         let mut end = first.span.end();
         for segment in others.iter().rev() {
             if segment.span.start > end + GAP_BYTES_MAX {
@@ -163,8 +182,8 @@ impl TextSearcher {
             }
             end = segment.span.end();
         }
-        (self.at, self.end) = (first.span.start, end);
-        Some(Span::between(self.at, self.end))
+        (self.segments.at, self.end) = (first.span.start, end);
+        Some(Span::between(self.segments.at, self.end))
     }
 
     /// The next bytes of the range; bytes beyond it are an error of the caller and panic.
@@ -176,7 +195,7 @@ impl TextSearcher {
     /// of the text, or after [`TextSearcher::settle`].
     pub fn push_slice(&mut self, bytes: &[u8], slice: &mut Slice) -> usize {
         assert!(
-            bytes.len() as u64 <= self.end - self.at,
+            bytes.len() as u64 <= self.end - self.segments.at,
             "bytes beyond the range"
         );
         let mut rest = bytes;
@@ -184,38 +203,14 @@ impl TextSearcher {
             if slice.is_used_up() || (self.matcher.is_full() && !self.matcher.search(slice)) {
                 return bytes.len() - rest.len();
             }
-            let Some(segment) = self.segments.last() else {
-                break;
-            };
-            let span = segment.span;
-            if self.at < span.start {
-                let skip = rest
-                    .len()
-                    .min(usize::try_from(span.start - self.at).unwrap_or(usize::MAX));
-                self.at += skip as u64;
-                rest = &rest[skip..];
-                continue;
-            }
-            let left = usize::try_from(span.end() - self.at).unwrap_or(usize::MAX);
-            let (piece, behind) = rest.split_at(rest.len().min(left).min(PIECE_BYTES));
-            slice.take(DECODE_WORK * piece.len());
-            let decoder = self
-                .decoder
-                .get_or_insert_with(|| SegmentDecoder::new(segment.kind));
-            decoder.push(piece, &mut self.matcher);
-            self.at += piece.len() as u64;
-            rest = behind;
-            if self.at == span.end() {
-                if let Some(decoder) = self.decoder.take() {
-                    decoder.finish(&mut self.matcher);
-                }
-                self.segments.pop();
-            }
+            let (taken, decoded) = self.segments.push(rest, &mut self.matcher);
+            slice.take(DECODE_WORK * decoded);
+            rest = &rest[taken..];
         }
         if self.matcher.is_full() {
             self.matcher.search(slice);
         }
-        self.at += rest.len() as u64;
+        self.segments.at += rest.len() as u64;
         bytes.len()
     }
 
@@ -235,45 +230,101 @@ impl TextSearcher {
     }
 }
 
-fn message_segments(message: &Message, with_header: bool, segments: &mut Vec<Segment>) {
-    part_segments(&message.body, with_header, segments);
-}
-
 /// Recursion is as deep as the tree, which `Limits::NESTING_MAX` bounds.
-fn part_segments(part: &Part, with_header: bool, segments: &mut Vec<Segment>) {
+fn part_segments(part: &Part, scope: Scope, segments: &mut Vec<Segment>) {
     let mut want = |span: Span, kind: Kind| {
         if span.len > 0 {
             segments.push(Segment { span, kind });
         }
     };
-    if with_header {
+    if scope == Scope::Text {
         want(part.header, Kind::Header);
     }
-    let body = Kind::Body(
-        Encoding::by_name(&part.encoding).unwrap_or(Encoding::Identity),
-        part.param("charset")
-            .map_or(Charset::Mixed, Charset::by_label),
-    );
+    let encoding = Encoding::by_name(&part.encoding).unwrap_or(Encoding::Identity);
+    let charset = part
+        .param("charset")
+        .map_or(Charset::Mixed, Charset::by_label);
     match &part.content {
-        Content::Text => want(part.body, body),
-        Content::Basic if part.media_type.eq_ignore_ascii_case(b"message") => want(part.body, body),
+        Content::Text => want(part.body, Kind::Body(encoding, charset)),
+        Content::Basic if part.media_type.eq_ignore_ascii_case(b"message") => {
+            want(part.body, Kind::Body(encoding, charset));
+        }
         Content::Basic => {}
         Content::Multipart(parts) => parts
             .iter()
-            .for_each(|part| part_segments(part, true, segments)),
-        Content::Message(message) => message_segments(message, true, segments),
+            .for_each(|part| part_segments(part, scope, segments)),
+        Content::Message(message) if encoding == Encoding::Identity => {
+            part_segments(&message.body, scope, segments);
+        }
+        Content::Message(message) => {
+            let mut inside = Vec::new();
+            part_segments(&message.body, scope, &mut inside);
+            want(part.body, Kind::Encoded(encoding, inside));
+        }
+    }
+}
+
+impl Segments {
+    /// `list` is in order.
+    fn new(mut list: Vec<Segment>, at: u64) -> Segments {
+        list.reverse();
+        Segments {
+            list,
+            at,
+            decoder: None,
+        }
+    }
+
+    fn push_all(&mut self, mut bytes: &[u8], matcher: &mut Matcher) {
+        while !bytes.is_empty() {
+            let (taken, _) = self.push(bytes, matcher);
+            bytes = &bytes[taken..];
+        }
+    }
+
+    /// Takes some of the next bytes: how many, and how many of these were decoded.
+    fn push(&mut self, bytes: &[u8], matcher: &mut Matcher) -> (usize, usize) {
+        let Some(segment) = self.list.last_mut() else {
+            self.at += bytes.len() as u64;
+            return (bytes.len(), 0);
+        };
+        let span = segment.span;
+        let up_to = |end: u64| usize::try_from(end - self.at).unwrap_or(usize::MAX);
+        if self.at < span.start {
+            let skip = bytes.len().min(up_to(span.start));
+            self.at += skip as u64;
+            return (skip, 0);
+        }
+        let piece = &bytes[..bytes.len().min(up_to(span.end())).min(PIECE_BYTES)];
+        let decoder = self
+            .decoder
+            .get_or_insert_with(|| SegmentDecoder::new(segment));
+        decoder.push(piece, matcher);
+        self.at += piece.len() as u64;
+        if self.at == span.end() {
+            if let Some(decoder) = self.decoder.take() {
+                decoder.finish(matcher);
+            }
+            self.list.pop();
+        }
+        (piece.len(), piece.len())
     }
 }
 
 impl SegmentDecoder {
-    fn new(kind: Kind) -> SegmentDecoder {
-        match kind {
+    fn new(segment: &mut Segment) -> SegmentDecoder {
+        match &mut segment.kind {
             Kind::Header => SegmentDecoder::Header(Box::default(), Box::default()),
             Kind::Body(encoding, charset) => SegmentDecoder::Body {
-                transfer: TransferDecoder::new(encoding),
-                charset: CharsetDecoder::new(charset),
+                transfer: TransferDecoder::new(*encoding),
+                charset: CharsetDecoder::new(*charset),
                 bytes: Vec::new(),
                 text: String::new(),
+            },
+            Kind::Encoded(encoding, inside) => SegmentDecoder::Encoded {
+                transfer: TransferDecoder::new(*encoding),
+                bytes: Vec::new(),
+                inside: Box::new(Segments::new(std::mem::take(inside), segment.span.start)),
             },
         }
     }
@@ -302,6 +353,15 @@ impl SegmentDecoder {
                 charset.push(bytes, text);
                 matcher.push(0, text);
             }
+            SegmentDecoder::Encoded {
+                transfer,
+                bytes,
+                inside,
+            } => {
+                bytes.clear();
+                transfer.push(piece, bytes);
+                inside.push_all(bytes, matcher);
+            }
         }
     }
 
@@ -327,6 +387,19 @@ impl SegmentDecoder {
                 charset.finish(&mut text);
                 matcher.push(0, &text);
                 matcher.end_unit(0);
+            }
+            SegmentDecoder::Encoded {
+                mut transfer,
+                mut bytes,
+                mut inside,
+            } => {
+                bytes.clear();
+                transfer.finish(&mut bytes);
+                inside.push_all(&bytes, matcher);
+                // Its last part, where the text ends before what was known of it.
+                if let Some(decoder) = inside.decoder.take() {
+                    decoder.finish(matcher);
+                }
             }
         }
     }

@@ -5,6 +5,7 @@ mod filter;
 pub use filter::HeaderFilter;
 
 use crate::summary::{Content, Message, Part, Span, Summary};
+use crate::transfer::Encoding;
 
 /// What stands behind the part numbers of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +28,17 @@ pub struct Resolved<'a> {
     /// The part it belongs to: gives the transfer encoding that BINARY undoes. For `BODY[]`, HEADER and TEXT the outermost
     /// part of the message in question.
     pub part: &'a Part,
+    /// The body of a message around it that is under an encoding. The range is of what comes out of that, counted from the begin of this body.
+    pub within: Option<Within>,
+}
+
+/// Where a message lies that is under an encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Within {
+    /// Its bytes, as they are.
+    pub body: Span,
+    /// What is to be undone.
+    pub encoding: Encoding,
 }
 
 /// Finds a section: `path` is the part numbers, from 1. `None`: the message has no such section; Dovecot answers the empty
@@ -38,7 +50,9 @@ pub struct Resolved<'a> {
 /// message/global. MIME of part 1 of a message that is no multipart is the header of the message, as in Dovecot.
 pub fn resolve<'a>(summary: &'a Summary, path: &[u32], text: SectionText) -> Option<Resolved<'a>> {
     let mut cursor = Cursor::Message(&summary.message);
+    let mut within = None;
     for &number in path {
+        within = within.or_else(|| cursor.encoded());
         cursor = Cursor::Part(cursor.child(number)?);
     }
     match (cursor, text) {
@@ -48,15 +62,18 @@ pub fn resolve<'a>(summary: &'a Summary, path: &[u32], text: SectionText) -> Opt
                 len: summary.size,
             },
             part: &message.body,
+            within,
         }),
         (Cursor::Message(_), SectionText::Mime) => None,
         (Cursor::Part(part), SectionText::Whole) => Some(Resolved {
             span: part.body,
             part,
+            within,
         }),
         (Cursor::Part(part), SectionText::Mime) => Some(Resolved {
             span: part.header,
             part,
+            within,
         }),
         (cursor, SectionText::Header | SectionText::Text) => {
             let part = &cursor.message()?.body;
@@ -67,6 +84,7 @@ pub fn resolve<'a>(summary: &'a Summary, path: &[u32], text: SectionText) -> Opt
                     part.body
                 },
                 part,
+                within: within.or_else(|| cursor.encoded()),
             })
         }
     }
@@ -89,6 +107,21 @@ impl<'a> Cursor<'a> {
                 Content::Basic | Content::Text | Content::Multipart(_) => None,
             },
         }
+    }
+
+    /// The message under an encoding at the cursor: what is in it is in that.
+    fn encoded(&self) -> Option<Within> {
+        let Cursor::Part(part) = self else {
+            return None;
+        };
+        let encoding = match part.content {
+            Content::Message(_) => Encoding::by_name(&part.encoding)?,
+            _ => Encoding::Identity,
+        };
+        (encoding != Encoding::Identity).then_some(Within {
+            body: part.body,
+            encoding,
+        })
     }
 
     fn child(&self, number: u32) -> Option<&'a Part> {
@@ -180,6 +213,50 @@ mod tests {
         check(MESSAGE, &[4], Whole, None);
         check(MESSAGE, &[0], Whole, None);
         check(MESSAGE, &[u32::MAX], Whole, None);
+    }
+
+    #[test]
+    fn sections_in_an_encoded_message() {
+        use SectionText::{Header, Mime, Text, Whole};
+        let inner = "Subject: in\r\nContent-Type: multipart/mixed; boundary=B\r\n\r\n--B\r\nA: b\r\n\r\none\r\n--B--";
+        let base64 = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, inner);
+        let message = format!(
+            "Content-Type: multipart/mixed; boundary=A\r\n\r\n--A\r\nContent-Type: message/rfc822\r\n\
+             Content-Transfer-Encoding: base64\r\n\r\n{base64}\r\n--A--"
+        );
+        let mut parser = Parser::new(&Limits::default());
+        parser.push(message.as_bytes());
+        let summary = parser.finish();
+        let check = |path: &[u32], text, decoded: bool, expected: &str| {
+            let found = resolve(&summary, path, text).unwrap();
+            let (from, of) = match found.within {
+                Some(within) => {
+                    let body = within.body.start as usize..within.body.end() as usize;
+                    assert_eq!(&message[body], base64);
+                    (within.body.start, inner)
+                }
+                None => (0, &*message),
+            };
+            assert_eq!(found.within.is_some(), decoded, "{path:?} {text:?}");
+            let start = (found.span.start - from) as usize;
+            assert_eq!(
+                &of[start..start + found.span.len as usize],
+                expected,
+                "{path:?} {text:?}"
+            );
+            assert!(
+                found.span.end() <= summary.size,
+                "ranges lie within the message"
+            );
+        };
+        let (header, body) = inner.split_at(inner.find("--B").unwrap());
+        check(&[1], Whole, false, &base64);
+        check(&[1], Header, true, header);
+        check(&[1], Text, true, body);
+        check(&[1, 1], Whole, true, "one");
+        check(&[1, 1], Mime, true, "A: b\r\n\r\n");
+        // The stored form says the same.
+        assert_eq!(Summary::decode(&summary.encode()).unwrap(), summary);
     }
 
     #[test]

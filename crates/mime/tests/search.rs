@@ -119,17 +119,17 @@ proptest! {
         texts in texts(), subject in "[a-cA-C]{0,6}", needle in "[abαβдж ]{1,4}", second in "[aAбБжЖ]{2}", step in 1usize..50
     ) {
         let mut message = format!("X-Top: {subject}\r\nContent-Type: multipart/mixed; boundary=\"=B=\"\r\n\r\n").into_bytes();
-        let mut decoded = Vec::new();
+        let (mut headers, mut decoded) = (Vec::new(), Vec::new());
         for text in &texts {
             let (charset, encoding) = (CHARSETS[text.charset], ENCODINGS[text.encoding]);
             let kind = if text.image { "image/x" } else { "text/x" };
-            // Quoted: all of the MIME header is text, too.
+            // All of the MIME header is text, too, for TEXT.
             let header = format!("Content-Type: {kind}; charset=\"{charset}\"\r\nContent-Transfer-Encoding: {encoding}\r\n");
             message.extend_from_slice(format!("--=B=\r\n{header}\r\n").as_bytes());
             let bytes = in_charset(charset, &text.text);
             message.extend_from_slice(&transfer_encoded(encoding, &bytes));
             message.extend_from_slice(b"\r\n");
-            decoded.extend(header.lines().map(str::to_lowercase));
+            headers.extend(header.lines().map(str::to_lowercase));
             if !text.image {
                 decoded.push(naive_decode(charset, &bytes, &text.text).to_lowercase());
             }
@@ -142,6 +142,7 @@ proptest! {
             if scope == Scope::Text {
                 decoded.push(format!("x-top: {subject}").to_lowercase());
                 decoded.push("content-type: multipart/mixed; boundary=\"=b=\"".to_owned());
+                decoded.append(&mut headers);
             }
             let needles = [needle.clone(), second.clone()];
             let mut searcher = TextSearcher::new(&summary, scope, &needles.each_ref().map(|n| Needle::new(n)));

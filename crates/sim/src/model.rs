@@ -134,7 +134,7 @@ impl Default for Model {
                 .into_iter()
                 .map(|name| (name.to_owned(), Vec::new()))
                 .collect(),
-            subscribed: BTreeSet::new(),
+            subscribed: names.into_iter().map(str::to_owned).collect(),
             delivered: BTreeSet::new(),
             shuffled: BTreeSet::new(),
         }
@@ -285,7 +285,9 @@ impl Model {
         shuffles: bool,
         made: impl Fn(usize) -> Number,
     ) -> Verdict {
-        if !self.boxes.contains_key(from) || self.boxes.contains_key(to) {
+        let below = format!("{from}/");
+        let is_there = |name: &String| name == from || name.starts_with(&below);
+        if !self.boxes.keys().any(is_there) || self.boxes.contains_key(to) {
             return Verdict::Refused;
         }
         let mut moved = 0;
@@ -312,11 +314,10 @@ impl Model {
         if to.starts_with(&format!("{from}/")) {
             return Verdict::Refused;
         }
-        let below = format!("{from}/");
         let names: Vec<String> = self
             .boxes
             .keys()
-            .filter(|name| *name == from || name.starts_with(&below))
+            .filter(|name| is_there(name))
             .cloned()
             .collect();
         let new = |name: &String| format!("{to}{}", &name[from.len()..]);
@@ -337,7 +338,12 @@ impl Model {
                 self.shuffled.insert(new(name));
             }
         }
-        self.make(to);
+        // A name that was deleted, and stood above others, is none afterwards either.
+        match to.rsplit_once('/') {
+            _ if names.iter().any(|name| name == from) => self.make(to),
+            Some((parent, _)) => self.make(parent),
+            None => {}
+        }
         self.boxes.extend(renamed);
         Verdict::Done
     }

@@ -7,8 +7,8 @@ use whimbrel_service::{
     admin::{AdminCall, AdminReply},
     api::{
         AccountId, Authenticate, BlobName, Call, Changes, Date, Delivery, Entry, Event, Failure,
-        Flag, FlagChange, Flags, MailboxCall, MailboxName, NewMail, Reply, Resolution, Row,
-        Selected, SessionId, Status,
+        Flag, FlagChange, Flags, Mailbox, MailboxCall, MailboxName, NewMail, Reply, Resolution,
+        Row, Selected, SessionId, Status,
     },
     content::Content,
     machine::RequestId,
@@ -344,6 +344,9 @@ fn a_new_account_has_its_folders() {
         .collect();
     for folder in ["INBOX", "Archive", "Drafts", "Junk", "Sent", "Trash"] {
         assert!(names.contains(&folder), "{folder} in {names:?}");
+        let is_it = |mailbox: &&Mailbox| mailbox.name.as_str() == folder;
+        let found = mailboxes.iter().find(is_it);
+        assert!(found.is_some_and(|mailbox| mailbox.subscribed), "{folder}");
     }
     assert_eq!(world.status("INBOX").messages, 0);
     let refused = world.call(Call::mailbox(AccountId([9; 16]), MailboxCall::list()));

@@ -33,7 +33,7 @@ const UNQUOTED: &str =
     "RFC 2045, 5.1: such a value must be quoted; a part of it is surely not what was meant";
 const QUOTE: &str = "the string has no end, so it reaches to the end of the field";
 const TYPE: &str = r#"RFC 2045, 5.2: text/plain in US-ASCII is to be assumed "when a syntactically invalid Content-Type header field is encountered"; a type without a name is none"#;
-const PARAMETERS: &str = "the type is whole, and what stands behind it is no parameter: it is text/plain in either reading";
+const PARAMETERS: &str = "the type is whole, and what stands behind it can be nothing but a parameter whose semicolon was forgotten";
 const FOLDED: &str = "RFC 5322, 2.2.3: unfolding removes CRLF before white space, and nothing else; and nothing stays before the value";
 const ALTERED: &str = "a message is given back octet for octet (decision 0012); Dovecot changes line ends when it stores";
 const NUL: &str = "RFC 9051, 9 (3): no literal holds NUL, so it is refused at APPEND (decision 0012); Dovecot puts another octet there";
@@ -46,10 +46,11 @@ const CUT_BOUNDARY: &str = "the boundary is all of the value, as the sender mean
 const DEFAULT: &str = "RFC 2045, 5.2: what is invalid is text/plain; the default of a digest (RFC 2046, 5.1.5) is for parts without the field";
 const BLANK: &str = "RFC 9051, 6.4.5.1: the blank line between header and body is a part of the header; the line end before a delimiter cannot be both";
 const LINES: &str = "a message is lines (RFC 5322, 2.1), and both servers count that line end in the size of the part; Dovecot leaves it out here";
-const EMPTY_BOUNDARY: &str =
-    "RFC 2046, 5.1.1: a boundary has 1 to 70 characters; without one there are no parts";
+const NO_BOUNDARY: &str = "RFC 2046, 5.1.1: a boundary has 1 to 70 characters; without one there are no parts, and the text is shown (decision 0060)";
+const NO_PART: &str =
+    "nothing is hidden: where no part is found its place shows the text (decision 0060)";
 const BASE64: &str =
-    "RFC 2046, 5.2.1 allows message/rfc822 no such encoding; the text in base64 is no header";
+    "the text in base64 is no header: it is decoded and looked into (decision 0060)";
 const WHITE: &str = "a CR alone is white space to both; Dovecot folds two into one";
 
 const fn row(
@@ -120,7 +121,7 @@ pub(crate) const EXPLAINED: &[Explained] = &[
     row(TYPE, "multipart: multipart without subtype", "BODYSTRUCTURE params", r#"charset="us-ascii""#, "NIL"),
     row(TYPE, "multipart: multipart without subtype", "BODYSTRUCTURE type", "text/plain", "/"),
     row(PARAMETERS, "content: parameters without semicolon", "BODYSTRUCTURE lines", "1", "nothing"),
-    row(PARAMETERS, "content: parameters without semicolon", "BODYSTRUCTURE params", r#"charset="us-ascii""#, "NIL"),
+    row(PARAMETERS, "content: parameters without semicolon", "BODYSTRUCTURE params", r#"charset="utf-8""#, "NIL"),
     row(PARAMETERS, "content: parameters without semicolon", "BODYSTRUCTURE type", "text/plain", "/"),
     row(FOLDED, "field: Message-ID, folded", "ENVELOPE message-id", r#""<one@example.org>""#, r#"" <one@example.org>""#),
     row(FOLDED, "field: folded subject", "ENVELOPE subject", r#""one two\tthree    four""#, r#""one two three four""#),
@@ -179,10 +180,16 @@ pub(crate) const EXPLAINED: &[Explained] = &[
     row(LINES, "multipart: digest with odd parts", "BODY[2.HEADER]", r#""not a header\r\n""#, r#""not a header""#),
     row(LINES, "multipart: message cut by a boundary in its header", "BODY[1.1.MIME]", r#""Subject: inner\r\nFrom: anne@example.org\r\n""#, r#""Subject: inner\r\nFrom: anne@example.org""#),
     row(LINES, "multipart: message cut by a boundary in its header", "BODY[1.HEADER]", r#""Subject: inner\r\nFrom: anne@example.org\r\n""#, r#""Subject: inner\r\nFrom: anne@example.org""#),
-    row(EMPTY_BOUNDARY, "multipart: empty boundary", "BODYSTRUCTURE 1 size", "0", "3"),
-    row(EMPTY_BOUNDARY, "multipart: empty boundary", "BODY[1.MIME]", r#""""#, r#""\r\n""#),
-    row(EMPTY_BOUNDARY, "multipart: empty boundary", "BODY[1]", r#""""#, r#""one""#),
-    row(BASE64, "multipart: message in base64", "BODY[1.1.MIME]", r#""""#, r#""U3ViamVjdDogeAoKeAo=\r\n""#),
-    row(BASE64, "multipart: message in base64", "BODY[1.HEADER]", r#""""#, r#""U3ViamVjdDogeAoKeAo=\r\n""#),
+    row(NO_PART, "multipart: boundary in the header", "BODYSTRUCTURE 1 *", "", ""),
+    row(NO_PART, "multipart: boundary in the header", "BODY[1]", r#""one\r\n--a--\r\n""#, r#""""#),
+    row(NO_BOUNDARY, "multipart: empty boundary", "BODY*", "", ""),
+    row(BASE64, "multipart: message in base64", "BODYSTRUCTURE 1.1 *", "", ""),
+    row(BASE64, "multipart: message in base64", "BODYSTRUCTURE envelope subject", r#""x""#, "NIL"),
+    row(BASE64, "multipart: message in base64", "BODY[1*", "", ""),
+    row(NO_BOUNDARY, "multipart: no boundary", "BODY*", "", ""),
+    row(NO_PART, "multipart: no part", "BODYSTRUCTURE 1 *", "", ""),
+    row(NO_PART, "multipart: no part", "BODY[1]", r#""nothing here\r\n""#, r#""""#),
+    row(NO_PART, "multipart: no part, but an end", "BODYSTRUCTURE 1 *", "", ""),
+    row(NO_PART, "multipart: no part, but an end", "BODY[1]", r#""--a--\r\n""#, r#""""#),
     row(WHITE, "line: CR for line ends", "ENVELOPE subject", r#""s From: anne@example.org  one""#, r#""s From: anne@example.org one""#),
 ];

@@ -43,6 +43,7 @@ mod store;
 mod sync;
 mod task;
 mod unauthenticate;
+mod unwrap;
 mod view;
 
 use std::sync::Arc;

@@ -121,10 +121,7 @@ fn set_of(body: &CommandBody) -> Option<&SequenceSet> {
         }
         _ => return None,
     };
-    match set {
-        MessageSet::Numbers(set) => Some(set),
-        MessageSet::Saved => None,
-    }
+    set.numbers()
 }
 
 /// Has `*` mean what the client was told, before it is told more.
@@ -137,11 +134,7 @@ fn pin(view: &View, body: &mut CommandBody) {
         CommandBody::Fetch(Fetch { set, .. })
         | CommandBody::Store(Store { set, .. })
         | CommandBody::Copy { set, .. }
-        | CommandBody::Move { set, .. } => {
-            if let MessageSet::Numbers(set) = set {
-                set.pin(last);
-            }
-        }
+        | CommandBody::Move { set, .. } => set.pin(last),
         _ => {}
     }
 }

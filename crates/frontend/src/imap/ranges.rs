@@ -68,6 +68,17 @@ impl Ranges {
         slice
     }
 
+    /// The places in one of them or in both.
+    pub(super) fn or(&self, other: &Ranges) -> Ranges {
+        let mut all = [&self.0[..], &other.0[..]].concat();
+        // Two runs that are sorted: the sort merges them.
+        all.sort();
+        let mut either = Ranges::default();
+        all.into_iter()
+            .for_each(|(start, end)| either.push(start, end));
+        either
+    }
+
     /// The places in both.
     pub(super) fn and(&self, other: &Ranges) -> Ranges {
         let mut both = Ranges::default();

@@ -163,12 +163,15 @@ impl Store {
 
     fn outcome(&mut self) -> Outcome {
         let modified = std::mem::take(&mut self.modified);
-        match (self.missing && !self.arguments.uid, modified.is_empty()) {
+        // "If the ".SILENT" suffix is used, and the STORE completed successfully for all the non-expunged messages, the server SHOULD return
+        // a tagged OK" (RFC 2180, 4.2.1).
+        let missing = self.missing && !self.arguments.uid && !self.arguments.silent;
+        match (missing, modified.is_empty()) {
             (_, false) => Outcome::ok_code(
                 EndCode::Modified(modified),
                 "Some messages were left as they are",
             ),
-            // RFC 2180, 4.2.1: the others have been stored.
+            // RFC 2180, 4.2.2 and 4.2.3: the others have been stored.
             (true, true) => Outcome::no(
                 Code::ExpungeIssued,
                 "Some of the messages have been expunged",

@@ -142,7 +142,7 @@ impl View {
     /// sequence number "greater than the number of messages" the answer is BAD (RFC 9051, 9, seq-number).
     pub(super) fn places(&self, set: &MessageSet, uid: bool) -> Result<Ranges, NoSuchNumber> {
         match set {
-            MessageSet::Saved => Ok(self.places_of_uids(self.saved.iter().copied())),
+            MessageSet::Saved => Ok(self.places_of_saved()),
             MessageSet::Numbers(set) if uid => Ok(self.places_of_set(set)),
             MessageSet::Numbers(set) => {
                 let count = self.count();
@@ -154,6 +154,10 @@ impl View {
                     Ok(self.clipped(set))
                 }
             }
+            MessageSet::NumbersAndSaved(set) => {
+                let numbers = self.places(&MessageSet::Numbers(set.clone()), uid)?;
+                Ok(numbers.or(&self.places_of_saved()))
+            }
         }
     }
 
@@ -161,8 +165,15 @@ impl View {
     pub(super) fn places_clipped(&self, set: &MessageSet, uid: bool) -> Ranges {
         match set {
             MessageSet::Numbers(set) if !uid => self.clipped(set),
+            MessageSet::NumbersAndSaved(set) if !uid => {
+                self.clipped(set).or(&self.places_of_saved())
+            }
             _ => self.places(set, true).unwrap_or_default(),
         }
+    }
+
+    fn places_of_saved(&self) -> Ranges {
+        self.places_of_uids(self.saved.iter().copied())
     }
 
     fn clipped(&self, set: &SequenceSet) -> Ranges {
@@ -184,11 +195,15 @@ impl View {
     /// The UIDs that a set names, there or not, as ranges. `*` is the greatest that there ever was: a client that names all it may know with
     /// `1:*` wants to hear of the last ones, too, when just they are gone.
     pub(super) fn known(&self, set: &MessageSet) -> Vec<(u32, u32)> {
+        let largest = self.uid_next.saturating_sub(1).max(1);
         match set {
             MessageSet::Saved => self.saved.clone(),
-            MessageSet::Numbers(set) => set
-                .resolve(self.uid_next.saturating_sub(1).max(1))
-                .collect(),
+            MessageSet::Numbers(set) => set.resolve(largest).collect(),
+            MessageSet::NumbersAndSaved(set) => {
+                let saved = self.saved.iter().copied();
+                let all = SequenceSet::from_ranges(set.resolve(largest).chain(saved));
+                all.ranges().to_vec()
+            }
         }
     }
 

@@ -197,6 +197,129 @@ fn what_is_not_asked_for_is_not_read() {
     assert!(world.get("1").calls["BlobRead"] <= 1);
 }
 
+/// What is no leaf has octets, too: an empty string would say that there is nothing.
+#[test]
+fn messages_and_multiparts_are_given() {
+    let inner = "Subject: in\r\n\r\ntext\r\n";
+    let parts = "--YY\r\n\r\none\r\n--YY--";
+    let encoded = encode(Encoding::Base64, inner.as_bytes()).1;
+    let encoded = String::from_utf8(encoded).unwrap();
+    let text = format!(
+        "Content-Type: multipart/mixed; boundary=XX\r\n\r\n\
+         --XX\r\nContent-Type: message/rfc822\r\n\r\n{inner}\r\n\
+         --XX\r\nContent-Type: multipart/mixed; boundary=YY\r\nContent-Transfer-Encoding: base64\r\n\r\n{parts}\r\n\
+         --XX\r\nContent-Type: message/rfc822\r\nContent-Transfer-Encoding: base64\r\n\r\n{encoded}\r\n--XX--\r\n"
+    );
+    let mut world = selected(text.as_bytes());
+    for (part, octets) in [(1, inner), (2, parts), (3, inner)] {
+        let items = format!("(BINARY.PEEK[{part}] BINARY.SIZE[{part}])");
+        let (data, end) = fetch(&mut world, &items);
+        assert_eq!(end, "Ok None");
+        let [
+            FetchData::Binary {
+                data: Some(found), ..
+            },
+            FetchData::BinarySize { size, .. },
+        ] = &data[..]
+        else {
+            panic!("{data:?}");
+        };
+        assert_eq!(String::from_utf8_lossy(found), octets, "{part}");
+        assert_eq!(*size, octets.len() as u64, "{part}");
+    }
+}
+
+/// A message under an encoding shows what is in it, of any length, through all that FETCH knows.
+#[test]
+fn messages_under_an_encoding_are_looked_into() {
+    let picture: Vec<u8> = (0..300_000u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    let (_, base64) = encode(Encoding::Base64, &picture);
+    let inner = [
+        b"Subject: inner\r\nContent-Type: multipart/mixed; boundary=YY\r\n\r\n\
+          --YY\r\nContent-Type: text/plain\r\n\r\nHello\r\n\
+          --YY\r\nContent-Type: image/png\r\nContent-Transfer-Encoding: base64\r\n\r\n",
+        &base64[..],
+        b"\r\n--YY--\r\n",
+    ]
+    .concat();
+    let header = &inner[..inner.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4];
+    for encoding in [Encoding::Base64, Encoding::QuotedPrintable] {
+        let mut world = selected(&message("message/rfc822", encoding, &inner));
+        let cases: [(&str, &[u8]); 9] = [
+            ("BODY.PEEK[1.HEADER]", header),
+            ("BODY.PEEK[1.TEXT]", &inner[header.len()..]),
+            (
+                "BODY.PEEK[1.HEADER.FIELDS (SUBJECT)]",
+                b"Subject: inner\r\n\r\n",
+            ),
+            ("BODY.PEEK[1.1]", b"Hello"),
+            ("BODY.PEEK[1.1.MIME]", b"Content-Type: text/plain\r\n\r\n"),
+            ("BODY.PEEK[1.1]<2.2>", b"ll"),
+            ("BODY.PEEK[1.2]", &base64),
+            ("BODY.PEEK[1.2]<200000.70000>", &base64[200_000..270_000]),
+            ("BODY.PEEK[1.3]", b""),
+        ];
+        for (item, octets) in cases {
+            let (data, end) = fetch(&mut world, item);
+            assert_eq!(end, "Ok None");
+            let [FetchData::Section { data: found, .. }] = &data[..] else {
+                panic!("{data:?}");
+            };
+            assert!(found.as_deref().unwrap_or_default() == octets, "{item}");
+        }
+        for (part, octets) in [("1.1", &b"Hello"[..]), ("1.2", &picture), ("1", &inner)] {
+            let items = format!("(BINARY.PEEK[{part}] BINARY.SIZE[{part}])");
+            let (data, _) = fetch(&mut world, &items);
+            let [
+                FetchData::Binary {
+                    data: Some(found), ..
+                },
+                FetchData::BinarySize { size, .. },
+            ] = &data[..]
+            else {
+                panic!("{data:?}");
+            };
+            assert!(found == octets, "{part}");
+            assert_eq!(*size, octets.len() as u64, "{part}");
+        }
+        assert!(world.get("1").largest_send <= 200 * 1024);
+        world.get("1").outbox.clear();
+        world.send("1", b"s1 SEARCH BODY hello\r\ns2 SEARCH TEXT \"subject: inner\"\r\ns3 SEARCH BODY inner\r\n");
+        let told = String::from_utf8_lossy(&world.get("1").outbox).into_owned();
+        let found: Vec<&str> = told
+            .lines()
+            .filter(|line| line.starts_with("* SEARCH"))
+            .collect();
+        assert_eq!(found, ["* SEARCH 1", "* SEARCH 1", "* SEARCH"]);
+        world.get("1").outbox.clear();
+        world.send("1", b"f FETCH 1 (BODYSTRUCTURE)\r\n");
+        let told = String::from_utf8_lossy(&world.get("1").outbox).into_owned();
+        assert!(
+            told.contains("\"inner\"") && told.contains("\"png\""),
+            "{told}"
+        );
+        world.get("1").outbox.clear();
+        let (data, _) = fetch(&mut world, "(UID)");
+        let [FetchData::Uid(uid)] = data[..] else {
+            panic!("{data:?}");
+        };
+        // CATENATE takes a part of it.
+        let url = format!("/INBOX/;UID={uid}/;section=1.1");
+        let append = format!("c APPEND Sent CATENATE (URL \"{url}\")\r\nd EXAMINE Sent\r\n");
+        world.send("1", append.as_bytes());
+        let told = String::from_utf8_lossy(&world.get("1").outbox).into_owned();
+        assert!(told.contains("c OK") && told.contains("d OK"), "{told}");
+        world.get("1").outbox.clear();
+        let (data, _) = fetch(&mut world, "BODY.PEEK[]");
+        assert!(
+            matches!(&data[..], [FetchData::Section { data: Some(found), .. }] if found == b"Hello"),
+            "{data:?}"
+        );
+    }
+}
+
 #[test]
 fn encodings_that_are_not_known() {
     let text = b"Content-Type: multipart/mixed; boundary=XX\r\n\r\n--XX\r\n\

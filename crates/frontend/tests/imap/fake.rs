@@ -125,8 +125,8 @@ impl Fake {
         }
         Fake {
             real: None,
+            subscribed: boxes.keys().cloned().collect(),
             boxes,
-            subscribed: BTreeSet::new(),
             watches: BTreeMap::new(),
             events: Vec::new(),
             uploads: BTreeMap::new(),
@@ -194,6 +194,17 @@ impl Fake {
     fn next(&mut self) -> u64 {
         self.counter += 1;
         self.counter
+    }
+
+    fn create_above(&mut self, name: &MailboxName) {
+        let mut above = name.parent();
+        while let Some(parent) = above {
+            above = parent.parent();
+            if !self.boxes.contains_key(&parent) {
+                let store = self.new_store(None);
+                self.boxes.insert(parent, store);
+            }
+        }
     }
 
     fn new_store(&mut self, special_use: Option<SpecialUse>) -> Store {
@@ -762,14 +773,7 @@ impl Fake {
                 if self.boxes.contains_key(&name) {
                     return Err(Failure::Exists);
                 }
-                let mut above = name.parent();
-                while let Some(parent) = above {
-                    above = parent.parent();
-                    if !self.boxes.contains_key(&parent) {
-                        let store = self.new_store(None);
-                        self.boxes.insert(parent, store);
-                    }
-                }
+                self.create_above(&name);
                 let store = self.new_store(special_use);
                 let id = id_of(store.number);
                 self.boxes.insert(name, store);
@@ -799,7 +803,9 @@ impl Fake {
                 if rest.is_none() && self.boxes.contains_key(&to) {
                     return Err(Failure::Exists);
                 }
-                self.store(&from)?;
+                if !self.boxes.keys().any(|name| name.is_below(&from)) {
+                    self.store(&from)?;
+                }
                 if from.is_inbox() {
                     if rest.is_none() {
                         let store = self.new_store(None);
@@ -823,6 +829,10 @@ impl Fake {
                         false => Reply::Done,
                     });
                 }
+                if to.is_below(&from) {
+                    return Err(Failure::BadName);
+                }
+                self.create_above(&to);
                 let names: Vec<MailboxName> = self
                     .boxes
                     .keys()

@@ -159,10 +159,9 @@ impl Writer {
     }
 
     fn set(&mut self, set: &MessageSet) -> &mut Self {
-        match set {
-            MessageSet::Saved => self.word("$"),
-            MessageSet::Numbers(set) => self.numbers(set),
-        }
+        self.out.push(b' ');
+        set.encode(&mut self.out);
+        self
     }
 
     fn numbers(&mut self, set: &SequenceSet) -> &mut Self {
@@ -549,8 +548,7 @@ fn key(w: &mut Writer, search_key: &SearchKey) {
             }
         }
         SearchKey::Not(inner) => key(w.text("NOT "), inner),
-        SearchKey::Sequence(MessageSet::Saved) => _ = w.text("$"),
-        SearchKey::Sequence(MessageSet::Numbers(set)) => set.encode(&mut w.out),
+        SearchKey::Sequence(set) => set.encode(&mut w.out),
         SearchKey::Uid(set) => _ = w.text("UID").set(set),
         SearchKey::All => _ = w.text("ALL"),
         SearchKey::Answered => _ = w.text("ANSWERED"),

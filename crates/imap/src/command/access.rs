@@ -69,21 +69,31 @@ pub(crate) fn enable(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
     }
 }
 
-/// `"ID" SP ("(" [string SP nstring *(SP string SP nstring)] ")" / nil)`
+/// `"ID" SP ("(" [string SP nstring *(SP string SP nstring)] ")" / nil)`. Where a space may stand there may be several, and they may stand
+/// beside parentheses, too: clients write `ID ( "name" "x" )`.
 pub(crate) fn id(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
     c.space()?;
+    c.spaces();
+    let fields = id_fields(c)?;
+    c.spaces();
+    Ok(CommandBody::Id(fields))
+}
+
+fn id_fields(c: &mut Cursor<'_>) -> Result<Option<IdFields>, Refusal> {
     if c.skip_word(b"NIL") {
-        return Ok(CommandBody::Id(None));
+        return Ok(None);
     }
     c.open()?;
+    c.spaces();
     let mut fields = IdFields::new();
     if c.skip(b')') {
-        return Ok(CommandBody::Id(Some(fields)));
+        return Ok(Some(fields));
     }
     loop {
         let name = c.string()?;
         let name = String::from_utf8(name).map_err(|_| "string is not UTF-8")?;
         c.space()?;
+        c.spaces();
         let value = c.nstring_text()?;
         let long = name.len() > ID_NAME_BYTES_MAX
             || value.as_ref().is_some_and(|v| v.len() > ID_VALUE_BYTES_MAX);
@@ -91,8 +101,12 @@ pub(crate) fn id(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
             return Err("too much in ID");
         }
         fields.push((name, value));
-        if !c.more()? {
-            return Ok(CommandBody::Id(Some(fields)));
+        let apart = c.spaces();
+        if c.skip(b')') {
+            return Ok(Some(fields));
+        }
+        if !apart {
+            return Err("expected )");
         }
     }
 }
@@ -193,7 +207,20 @@ mod tests {
                 ("version".into(), None),
             ])),
         );
+        let one = || CommandBody::Id(Some(vec![("name".into(), Some("x".into()))]));
+        for spaced in [
+            "ID ( \"name\" \"x\" )",
+            "ID  (\"name\"  \"x\" ) ",
+            "ID (  \"name\" {1+}\r\nx  )",
+        ] {
+            check(spaced, one());
+        }
+        check("ID ( )", CommandBody::Id(Some(vec![])));
+        check("ID  NIL ", CommandBody::Id(None));
         refuse("ID", "expected a space");
+        refuse("ID(\"name\" \"x\")", "unknown command");
+        refuse("ID (\"name\" \"x\"\"version\" \"1\")", "expected )");
+        refuse("ID (\"name\"\"x\")", "expected a space");
         refuse("ID (\"name\")", "expected a space");
         refuse("ID (name \"x\")", "expected a string");
         refuse(

@@ -161,7 +161,7 @@ mod tests {
         refuse("STORE 2:4 FLAGS (a))", "unexpected text after the command");
         refuse("STORE 0 FLAGS ()", "number in sequence set is out of range");
         refuse("STORE a FLAGS ()", "invalid sequence set");
-        refuse("STORE 1,$ FLAGS ()", "invalid sequence set");
+        refuse("STORE 1:$ FLAGS ()", "invalid sequence set");
         let many: Vec<_> = (0..257).map(|n| format!("k{n}")).collect();
         refuse(
             &format!("STORE 1 FLAGS ({})", many.join(" ")),
@@ -196,6 +196,23 @@ mod tests {
                 mailbox: mailbox.clone(),
             },
         );
+        let beside = |text: &str| SequenceSet::parse(text.as_bytes(), 9999).unwrap();
+        let long: Vec<_> = (0..300).map(|n| (2 * n + 1).to_string()).collect();
+        let long = long.join(",");
+        for (text, numbers) in [
+            ("2:4,$", "2:4"),
+            ("$,2:4", "2:4"),
+            (&*format!("{long},$"), &*long),
+        ] {
+            check(
+                &format!("COPY {text} MEETING"),
+                CommandBody::Copy {
+                    uid: false,
+                    set: MessageSet::NumbersAndSaved(beside(numbers)),
+                    mailbox: mailbox.clone(),
+                },
+            );
+        }
         check(
             "UID MOVE * \"MEETING\"",
             CommandBody::Move {

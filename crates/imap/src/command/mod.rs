@@ -266,6 +266,12 @@ pub(crate) fn tag_of(line: &[u8]) -> Option<Tag> {
     Tag::new(&line[..end])
 }
 
+/// Whether this is the begin of an ID.
+pub(crate) fn is_id(line: &[u8]) -> bool {
+    let verb = line.split(|&b| b == b' ').nth(1);
+    tag_of(line).is_some() && verb.is_some_and(|verb| verb.eq_ignore_ascii_case(b"ID"))
+}
+
 /// Looks at a command whose first literal has been announced: its tag, and whether it is APPEND or REPLACE. What cannot become a
 /// command is refused before its literal is read.
 pub(crate) fn first_look(line: &[u8]) -> Result<(Tag, bool), Refusal> {

@@ -135,7 +135,7 @@ impl SearchKey {
     /// Whether a key names messages by sequence number. Recursion is as deep as the tree, which the parser limits.
     pub fn has_numbers(&self) -> bool {
         match self {
-            Self::Sequence(MessageSet::Numbers(_)) => true,
+            Self::Sequence(set) => set.numbers().is_some(),
             Self::And(keys) | Self::Or(keys) => keys.iter().any(Self::has_numbers),
             Self::Not(key) => key.has_numbers(),
             _ => false,
@@ -145,7 +145,7 @@ impl SearchKey {
     /// Has `*` in every set of UIDs mean `largest` ([`SequenceSet::pin`]). Recursion as there.
     pub fn pin_uids(&mut self, largest: u32) {
         match self {
-            Self::Uid(MessageSet::Numbers(set)) => set.pin(largest),
+            Self::Uid(set) => set.pin(largest),
             Self::And(keys) | Self::Or(keys) => {
                 keys.iter_mut().for_each(|key| key.pin_uids(largest));
             }

@@ -6,6 +6,9 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 const SECONDS_PER_DAY: i64 = 86_400;
+/// 1 January 1, 00:00:00, and 31 December 9999, 23:59:59: local times that four digits can say.
+const FIRST_SECOND: i64 = -62_135_596_800;
+const LAST_SECOND: i64 = 253_402_300_799;
 
 /// A day of the Gregorian calendar between the years 1 and 9999, without a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,11 +133,12 @@ impl DateTime {
 
     /// `unix_seconds` seen in a zone `zone_minutes` east of Greenwich; both are brought into what the syntax can say.
     pub fn with_zone(unix_seconds: i64, zone_minutes: i16) -> Self {
-        // The first and last instants whose local date has four digits in every zone.
-        let unix_seconds = unix_seconds.clamp(-62_135_236_800, 253_401_940_799);
+        let zone_minutes = zone_minutes.clamp(-5_999, 5_999);
+        let east = i64::from(zone_minutes) * 60;
+        let local = unix_seconds.saturating_add(east);
         Self {
-            unix_seconds,
-            zone_minutes: zone_minutes.clamp(-5_999, 5_999),
+            unix_seconds: local.clamp(FIRST_SECOND, LAST_SECOND) - east,
+            zone_minutes,
         }
     }
 
@@ -305,6 +309,28 @@ mod tests {
                 date.encode(&mut out);
                 assert_eq!(DateTime::parse(&out), Some(date));
             }
+        }
+    }
+
+    /// .NET's DateTime.MinValue and MaxValue are sent by clients.
+    #[test]
+    fn the_first_and_the_last_year_are_exact() {
+        for text in [
+            "01-Jan-0001 00:00:00 +0000",
+            "01-Jan-0001 00:00:00 +1400",
+            "01-Jan-0001 00:00:00 -1200",
+            "05-Jan-0001 03:59:59 +0000",
+            "31-Dec-9999 23:59:59 +0000",
+            "31-Dec-9999 23:59:59 +1400",
+            "31-Dec-9999 23:59:59 -1200",
+            "01-Jan-1601 00:00:00 +0000",
+        ] {
+            let date = DateTime::parse(text.as_bytes()).unwrap();
+            // As it is stored, and read again.
+            let again = DateTime::with_zone(date.unix_seconds(), date.zone_minutes());
+            let mut out = Vec::new();
+            again.encode(&mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), text);
         }
     }
 

@@ -63,6 +63,11 @@ impl MailboxName {
         Self::new(&decode_text(bytes, utf8)?)
     }
 
+    /// A name that no mailbox has, here or anywhere: U+FFFF is no character.
+    pub(crate) fn nowhere() -> Self {
+        Self("\u{FFFF}".to_owned())
+    }
+
     /// The decoded name.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -10,6 +10,38 @@ pub enum MessageSet {
     Saved,
     /// Numbers.
     Numbers(SequenceSet),
+    /// `2,$`: these numbers and the saved result. "$" is one of the forms of `sequence-set`, and a set may end in another set (RFC 5182, 3).
+    NumbersAndSaved(SequenceSet),
+}
+
+impl MessageSet {
+    /// The numbers in it.
+    pub fn numbers(&self) -> Option<&SequenceSet> {
+        match self {
+            Self::Saved => None,
+            Self::Numbers(set) | Self::NumbersAndSaved(set) => Some(set),
+        }
+    }
+
+    /// Has `*` mean `largest` ([`SequenceSet::pin`]).
+    pub fn pin(&mut self, largest: u32) {
+        match self {
+            Self::Saved => {}
+            Self::Numbers(set) | Self::NumbersAndSaved(set) => set.pin(largest),
+        }
+    }
+
+    /// Appends the text of the set to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        if let Some(set) = self.numbers() {
+            set.encode(out);
+        }
+        match self {
+            Self::Saved => out.push(b'$'),
+            Self::Numbers(_) => {}
+            Self::NumbersAndSaved(_) => out.extend_from_slice(b",$"),
+        }
+    }
 }
 
 /// Numbers from 1 to 2^32 - 1 as sorted, disjoint, non-adjacent ranges; and at most one range that ends in `*`.
@@ -27,7 +59,10 @@ impl SequenceSet {
         for &byte in text {
             builder.push(byte)?;
         }
-        builder.finish()
+        match builder.finish()? {
+            MessageSet::Numbers(set) => Ok(set),
+            MessageSet::Saved | MessageSet::NumbersAndSaved(_) => Err(SetError::Syntax),
+        }
     }
 
     /// The set of these numbers; zeros are left out.
@@ -226,6 +261,8 @@ pub struct SetBuilder {
     /// First half of a range, `None` inside for `*`.
     first: Option<Option<u32>>,
     current: Current,
+    /// `$` is in it.
+    saved: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -233,6 +270,7 @@ enum Current {
     Nothing,
     Number(u32),
     Star,
+    Saved,
 }
 
 impl SetBuilder {
@@ -243,12 +281,13 @@ impl SetBuilder {
             ranges_max,
             first: None,
             current: Current::Nothing,
+            saved: false,
         }
     }
 
     /// Whether `byte` may stand in the text of a set.
     pub fn is_set_byte(byte: u8) -> bool {
-        matches!(byte, b'0'..=b'9' | b'*' | b':' | b',')
+        matches!(byte, b'0'..=b'9' | b'*' | b':' | b',' | b'$')
     }
 
     /// Takes the next byte of the text.
@@ -264,10 +303,11 @@ impl SetBuilder {
                 self.current = Current::Number(number.ok_or(SetError::Range)?);
             }
             (b'*', Current::Nothing) => self.current = Current::Star,
+            (b'$', Current::Nothing) if self.first.is_none() => self.current = Current::Saved,
             (b':', Current::Number(_) | Current::Star) if self.first.is_none() => {
                 self.first = Some(self.take_number()?);
             }
-            (b',', Current::Number(_) | Current::Star) => self.end_range()?,
+            (b',', Current::Number(_) | Current::Star | Current::Saved) => self.end_range()?,
             _ => return Err(SetError::Syntax),
         }
         // `0` alone is refused when it ends; `01` is refused here (`nz-number = digit-nz *DIGIT`).
@@ -278,14 +318,18 @@ impl SetBuilder {
     }
 
     /// The set, when the text is at its end.
-    pub fn finish(mut self) -> Result<SequenceSet, SetError> {
+    pub fn finish(mut self) -> Result<MessageSet, SetError> {
         self.end_range()?;
         self.set.normalise();
         if self.set.ranges.len() > self.ranges_max {
             return Err(SetError::TooMany);
         }
         self.set.ranges.shrink_to_fit();
-        Ok(self.set)
+        Ok(match (self.saved, self.set.is_empty()) {
+            (false, _) => MessageSet::Numbers(self.set),
+            (true, true) => MessageSet::Saved,
+            (true, false) => MessageSet::NumbersAndSaved(self.set),
+        })
     }
 
     /// Bytes of memory held.
@@ -295,13 +339,18 @@ impl SetBuilder {
 
     fn take_number(&mut self) -> Result<Option<u32>, SetError> {
         match std::mem::replace(&mut self.current, Current::Nothing) {
-            Current::Nothing => Err(SetError::Syntax),
+            Current::Nothing | Current::Saved => Err(SetError::Syntax),
             Current::Number(number) => Ok(Some(number)),
             Current::Star => Ok(None),
         }
     }
 
     fn end_range(&mut self) -> Result<(), SetError> {
+        if let Current::Saved = self.current {
+            self.current = Current::Nothing;
+            self.saved = true;
+            return Ok(());
+        }
         let last = self.take_number()?;
         match (self.first.take().unwrap_or(last), last) {
             (Some(a), Some(b)) => self.set.push_range(a.min(b), a.max(b)),
@@ -405,6 +454,31 @@ mod tests {
         assert_eq!(again.ranges().len(), 1_000_000);
         assert!(again.memory_bytes() <= 8_000_000);
         assert_eq!(SequenceSet::parse(&text, 999_999), Err(SetError::TooMany));
+    }
+
+    #[test]
+    fn saved_results_in_sets() {
+        let check = |input: &str, expected: Option<&str>| {
+            let mut builder = SetBuilder::new(5);
+            let set = input.bytes().try_for_each(|byte| builder.push(byte));
+            let set = set.and_then(|()| builder.finish());
+            let text = set.map(|set| {
+                let mut out = Vec::new();
+                set.encode(&mut out);
+                String::from_utf8(out).unwrap()
+            });
+            assert_eq!(text.ok().as_deref(), expected, "{input}");
+        };
+        check("$", Some("$"));
+        check("2,$", Some("2,$"));
+        check("$,2", Some("2,$"));
+        check("1,$,3:5", Some("1,3:5,$"));
+        check("$,$", Some("$"));
+        check("7:*,$", Some("7:*,$"));
+        for bad in ["$:3", "3:$", "$2", "2$", "$$", ",$", "$,", "$*"] {
+            check(bad, None);
+        }
+        assert_eq!(SequenceSet::parse(b"2,$", 5), Err(SetError::Syntax));
     }
 
     proptest! {

@@ -4,7 +4,7 @@
 //! [`SET_TEXT_BYTES_MAX`] bytes goes into a [`SetBuilder`] and its text is not held.
 
 use super::cursor::Refusal;
-use crate::core::{SequenceSet, SetBuilder, SetError};
+use crate::core::{MessageSet, SequenceSet, SetBuilder, SetError};
 use crate::limits::Limits;
 use zeroize::Zeroize as _;
 
@@ -23,21 +23,21 @@ pub(crate) enum Piece {
     /// Bytes of a literal.
     Literal(Vec<u8>),
     /// A long sequence set.
-    Set(SequenceSet),
+    Set(MessageSet),
 }
 
 impl Piece {
     pub(crate) fn ranges(&self) -> usize {
         match self {
             Self::Literal(_) => 0,
-            Self::Set(set) => set.ranges().len(),
+            Self::Set(set) => set.numbers().map_or(0, |set| set.ranges().len()),
         }
     }
 
     fn memory_bytes(&self) -> usize {
         match self {
             Self::Literal(bytes) => bytes.capacity(),
-            Self::Set(set) => set.memory_bytes(),
+            Self::Set(set) => set.numbers().map_or(0, SequenceSet::memory_bytes),
         }
     }
 }
@@ -272,8 +272,9 @@ impl Collected {
     fn end_set(&mut self) -> Result<(), Refusal> {
         if let Some(builder) = self.builder.take() {
             let set = builder.finish().map_err(SetError::text)?;
-            self.set_ranges += set.ranges().len();
-            self.pieces.push((self.text.len(), Piece::Set(set)));
+            let piece = Piece::Set(set);
+            self.set_ranges += piece.ranges();
+            self.pieces.push((self.text.len(), piece));
         }
         Ok(())
     }

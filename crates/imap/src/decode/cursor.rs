@@ -3,8 +3,8 @@
 use super::collect::{Collected, Piece};
 use crate::command::{ListPattern, Section};
 use crate::core::{
-    Date, Flag, MailboxName, MessageSet, ModSeq, ObjectId, PartialRange, SequenceSet, SetError,
-    is_astring_char, is_atom_char, mailbox,
+    Date, Flag, MailboxName, MessageSet, ModSeq, ObjectId, PartialRange, SequenceSet, SetBuilder,
+    SetError, is_astring_char, is_atom_char, mailbox,
 };
 use crate::limits::Limits;
 
@@ -144,6 +144,11 @@ impl<'a> Cursor<'a> {
         } else {
             Err("expected a space")
         }
+    }
+
+    /// Takes as many spaces as there are: whether there are any.
+    pub(crate) fn spaces(&mut self) -> bool {
+        !self.run(|byte| byte == b' ').is_empty()
     }
 
     pub(crate) fn open(&mut self) -> Result<(), Refusal> {
@@ -320,10 +325,14 @@ impl<'a> Cursor<'a> {
             .map_err(|_| "string is not UTF-8")
     }
 
-    /// `mailbox`
+    /// `mailbox`. By the syntax any astring is one: what cannot be decoded names no mailbox, and the answer is NO, as for any that does not exist.
     pub(crate) fn mailbox(&mut self) -> Result<MailboxName, Refusal> {
+        use mailbox::InvalidName::{Control, Utf7, Utf8};
         let bytes = self.astring()?;
-        MailboxName::from_wire(&bytes, self.utf8).map_err(mailbox::InvalidName::text)
+        match MailboxName::from_wire(&bytes, self.utf8) {
+            Err(Control | Utf7 | Utf8) => Ok(MailboxName::nowhere()),
+            name => name.map_err(mailbox::InvalidName::text),
+        }
     }
 
     /// `mailbox` that may be empty: the reference of LIST.
@@ -351,27 +360,29 @@ impl<'a> Cursor<'a> {
 
     /// `sequence-set` without `$`.
     pub(crate) fn numbers(&mut self) -> Result<SequenceSet, Refusal> {
+        match self.message_set()? {
+            MessageSet::Numbers(set) => Ok(set),
+            MessageSet::Saved | MessageSet::NumbersAndSaved(_) => Err(SetError::Syntax.text()),
+        }
+    }
+
+    /// `sequence-set`, `$` (RFC 5182) included.
+    pub(crate) fn message_set(&mut self) -> Result<MessageSet, Refusal> {
         if self.next_is_set() {
             let Piece::Set(set) = &mut self.pieces[self.next_piece].1 else {
                 return Err("expected a sequence set");
             };
-            let set = std::mem::take(set);
+            let set = std::mem::replace(set, MessageSet::Saved);
             self.next_piece += 1;
             return Ok(set);
         }
-        let text = self.run(crate::core::SetBuilder::is_set_byte);
-        let set = SequenceSet::parse(text, self.ranges_left).map_err(SetError::text)?;
-        self.ranges_left -= set.ranges().len();
-        Ok(set)
-    }
-
-    /// `sequence-set`, `$` (RFC 5182) by itself included.
-    pub(crate) fn message_set(&mut self) -> Result<MessageSet, Refusal> {
-        if self.skip(b'$') {
-            Ok(MessageSet::Saved)
-        } else {
-            self.numbers().map(MessageSet::Numbers)
+        let mut builder = SetBuilder::new(self.ranges_left);
+        for &byte in self.run(SetBuilder::is_set_byte) {
+            builder.push(byte).map_err(SetError::text)?;
         }
+        let set = builder.finish().map_err(SetError::text)?;
+        self.ranges_left -= set.numbers().map_or(0, |set| set.ranges().len());
+        Ok(set)
     }
 
     /// Whether a sequence set begins here.

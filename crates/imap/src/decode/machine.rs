@@ -5,7 +5,7 @@ use super::cursor::Cursor;
 use super::cursor::Refusal;
 use super::{AppendLiteral, Event, SaslReply};
 use crate::command::append::{Found, Progress};
-use crate::command::{self, Parsed};
+use crate::command::{self, Command, CommandBody, Parsed};
 use crate::core::{Secret, Tag};
 use crate::limits::Limits;
 use base64::Engine as _;
@@ -78,8 +78,25 @@ enum Expected {
 #[derive(Debug)]
 struct Refused {
     /// What is still to be told; `None` when the session knows.
-    report: Option<Refusal>,
+    report: Option<Report>,
 }
+
+/// The refusal of a literal over its limit.
+const TOO_LARGE: Refusal = "literal is too large";
+
+/// What is told of a command whose text was not kept.
+#[derive(Clone, Copy, Debug)]
+enum Report {
+    /// It is bad.
+    Bad(Refusal),
+    /// It is an ID that is longer than what a stranger may have held here. RFC 2971, 3.3 allows thirty fields of a kilobyte each, and what they
+    /// say is not used.
+    LongId,
+}
+
+/// What a stranger may send of an ID beyond what is held: as much as the longest has (thirty names of 30 octets and values of 1024, each octet
+/// behind a backslash).
+const ID_REST_BYTES_MAX: u64 = 64 << 10;
 
 enum Step {
     Event(Event<'static>),
@@ -170,6 +187,8 @@ impl Decoder {
                     ..
                 }),
             ) => return self.begin_command(),
+            // Announced, too: nothing else is told of such an ID.
+            State::Skip { .. } if self.is_long_id() => return self.begin_command(),
             State::Undecided { size, .. } => size,
             State::Append(Some(LiteralHeader { size, .. })) => size,
             State::Literal { left, .. } | State::Message { left } => left,
@@ -234,7 +253,7 @@ impl Decoder {
             let available = (self.input.len() - self.at) as u64;
             match self.state {
                 State::Dead | State::Undecided { .. } => return None,
-                State::Doomed => return Some(Step::Event(self.die("literal is too large"))),
+                State::Doomed => return Some(Step::Event(self.die(TOO_LARGE))),
                 State::Append(literal) => {
                     if let Some(event) = self.append(literal) {
                         return Some(Step::Event(event));
@@ -293,12 +312,28 @@ impl Decoder {
         match result {
             Ok(false) => None,
             Ok(true) => self.line_end(),
+            Err(TOO_LONG) if self.is_strangers_id() => {
+                self.refuse(Report::LongId);
+                None
+            }
             Err(TOO_LONG) if !self.authenticated => Some(self.die(TOO_LONG)),
             Err(refusal) => {
-                self.refuse(refusal);
+                self.refuse(Report::Bad(refusal));
                 None
             }
         }
+    }
+
+    /// An ID is in hand whose text is not kept.
+    fn is_long_id(&self) -> bool {
+        let report = self.refused.as_ref().and_then(|refused| refused.report);
+        matches!(report, Some(Report::LongId))
+    }
+
+    fn is_strangers_id(&self) -> bool {
+        !self.authenticated
+            && self.expected == Expected::Command
+            && command::is_id(self.collected.text())
     }
 
     fn line_end(&mut self) -> Option<Event<'static>> {
@@ -312,10 +347,7 @@ impl Decoder {
             LineEnd::Literal(header) => self.literal(header),
             LineEnd::Command => match self.refused.take() {
                 Some(Refused { report }) => {
-                    let event = report.map(|text| Event::Bad {
-                        tag: self.tag(),
-                        text,
-                    });
+                    let event = report.map(|report| self.report(report));
                     self.begin_command();
                     event
                 }
@@ -395,7 +427,7 @@ impl Decoder {
             (Ok(Found::Hold), Some(header)) => match self.hold(tag, header) {
                 Ok(event) => event,
                 Err(refusal) => {
-                    self.refuse(refusal);
+                    self.refuse(Report::Bad(refusal));
                     self.literal_of_refused(header)
                 }
             },
@@ -405,7 +437,7 @@ impl Decoder {
             }
             (Err(refusal), Some(header)) => {
                 self.state = State::Line;
-                self.refuse(refusal);
+                self.refuse(Report::Bad(refusal));
                 self.literal_of_refused(header)
             }
             (Err(text), None) => {
@@ -432,7 +464,12 @@ impl Decoder {
         match self.try_literal(header) {
             Ok(event) => event,
             Err(refusal) => {
-                self.refuse(refusal);
+                let fits = header.size <= self.limits.literal_bytes_max_before_login as u64;
+                let report = match refusal {
+                    TOO_LARGE if fits && self.is_strangers_id() => Report::LongId,
+                    _ => Report::Bad(refusal),
+                };
+                self.refuse(report);
                 self.literal_of_refused(header)
             }
         }
@@ -468,7 +505,7 @@ impl Decoder {
         };
         let left = all.saturating_sub(self.collected.counted_bytes()).min(one);
         if header.size > left as u64 {
-            return Err("literal is too large");
+            return Err(TOO_LARGE);
         }
         self.collected.begin_literal();
         self.state = State::Literal {
@@ -481,26 +518,42 @@ impl Decoder {
         }))
     }
 
-    /// A literal in a command that is read to its end only: a synchronising client waits and will not send it.
+    /// A literal in a command that is read to its end only: a synchronising client waits and will not send it, but if the command is not bad.
     fn literal_of_refused(&mut self, header: LiteralHeader) -> Option<Event<'static>> {
-        if header.synchronising {
-            let report = self.refused.take().and_then(|refused| refused.report);
-            let event = report.map(|text| Event::Bad {
-                tag: self.tag(),
-                text,
-            });
+        let report = self.refused.as_ref().and_then(|refused| refused.report);
+        let awaited = self.is_long_id() && !header.binary;
+        if header.synchronising && !awaited {
+            let event = report.map(|report| self.report(report));
             self.begin_command();
             return event;
         }
         if !self.count_skipped(header.size) {
-            return Some(self.die("literal is too large"));
+            return Some(self.die(TOO_LARGE));
         }
         self.state = State::Skip { left: header.size };
-        None
+        let tag = self.tag().filter(|_| header.synchronising);
+        tag.map(|tag| Event::Continue {
+            tag,
+            size: header.size,
+        })
+    }
+
+    fn report(&self, report: Report) -> Event<'static> {
+        match (report, self.tag()) {
+            (Report::Bad(text), tag) => Event::Bad { tag, text },
+            (Report::LongId, Some(tag)) => Event::Command(Command {
+                tag,
+                body: CommandBody::Id(None),
+            }),
+            (Report::LongId, None) => Event::Bad {
+                tag: None,
+                text: "invalid tag",
+            },
+        }
     }
 
     /// The command is bad: its rest is read and dropped, then it is reported.
-    fn refuse(&mut self, report: Refusal) {
+    fn refuse(&mut self, report: Report) {
         if self.refused.is_none() {
             if self.expected == Expected::Command {
                 self.tag = command::tag_of(self.collected.text());
@@ -515,11 +568,12 @@ impl Decoder {
 
     /// Whether so many bytes more may be dropped.
     fn count_skipped(&mut self, bytes: u64) -> bool {
-        let before_login = self.limits.command_bytes_max_before_login as u64;
         let limit = if self.authenticated {
             self.limits.skip_bytes_max
+        } else if self.is_long_id() {
+            ID_REST_BYTES_MAX
         } else {
-            before_login
+            self.limits.command_bytes_max_before_login as u64
         };
         self.skipped = self.skipped.saturating_add(bytes);
         self.skipped <= limit

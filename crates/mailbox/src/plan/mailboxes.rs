@@ -116,7 +116,7 @@ impl Replica {
         }
     }
 
-    /// RENAME, with the children. RENAME INBOX makes a new mailbox and moves the messages (RFC 9051, 6.3.6).
+    /// RENAME, with the children; of a name that was deleted and has children, these alone. RENAME INBOX makes a new mailbox and moves the messages (RFC 9051, 6.3.6).
     ///
     /// What would be late under a name that was announced before is claimed again in the same plan.
     pub fn plan_rename(
@@ -170,13 +170,15 @@ impl Replica {
         to: &MailboxName,
     ) -> Result<Vec<(MailboxName, MailboxName)>, PlanError> {
         self.is_open()?;
-        if !self.exists(from) {
+        let mut names = Vec::new();
+        if self.exists(from) {
+            names.push((from.clone(), to.clone()));
+        } else if !self.names.keys().any(|name| name.is_below(from)) {
             return Err(PlanError::NoMailbox);
         }
         if self.exists(to) {
             return Err(PlanError::Exists);
         }
-        let mut names = vec![(from.clone(), to.clone())];
         if from.is_inbox() {
             return Ok(names);
         }

@@ -30,6 +30,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ("saved_when_placed", saved_when_placed),
     ("rename_inbox", rename_inbox),
     ("rename_carries_children", rename_carries_children),
+    ("rename_below_a_deleted_name", rename_below_a_deleted_name),
     ("late_is_claimed_again", late_is_claimed_again),
     ("superseded_uid_is_resolved", superseded_uid_is_resolved),
     ("shown_when_peers_are_heard", shown_when_peers_are_heard),
@@ -574,6 +575,28 @@ fn rename_carries_children() -> Outcome {
         .collect();
     ensure_eq!(names, ["INBOX", "a-b", "e", "e/f", "e/f/c", "e/f/c/d"]);
     ensure_eq!(w.count(1, "e/f/c/d"), Some(1));
+    Ok(())
+}
+
+fn rename_below_a_deleted_name() -> Outcome {
+    let mut w = pair();
+    w.create(0, "a/c/d")?;
+    w.append(0, "a/c")?;
+    w.meet()?;
+    w.delete(0, "a")?;
+    // Another child is made elsewhere meanwhile: it stays.
+    w.create(1, "a/x")?;
+    w.rename(0, "a", "e/f")?;
+    w.meet()?;
+    let names: Vec<String> = w.nodes[1]
+        .replica
+        .names()
+        .iter()
+        .map(|info| info.name.to_string())
+        .collect();
+    ensure_eq!(names, ["INBOX", "a/x", "e", "e/f/c", "e/f/c/d"]);
+    ensure_eq!(w.count(1, "e/f/c"), Some(1));
+    ensure!(w.rename(0, "nowhere", "g").is_err());
     Ok(())
 }
 

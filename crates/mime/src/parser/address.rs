@@ -6,7 +6,8 @@
 //! - what stands behind a complete address, up to the comma, is left out.
 
 use super::budget::Texts;
-use super::text::{is_wsp, quoted, skip_cfws, skip_comment};
+use super::text::{is_wsp, quoted, skip_cfws, skip_comment, unfold};
+use crate::header::decode;
 use crate::summary::{Address, Octets};
 
 const MISSING_MAILBOX: &[u8] = b"MISSING_MAILBOX";
@@ -62,6 +63,46 @@ pub(super) fn parse(
         reader.finish(&mut current);
     }
     reader.end_group();
+}
+
+/// What the addresses of a raw field say, for SEARCH FROM and its kin, which search the envelope: names without encoded words, addresses without
+/// white space and comments. As long as the field.
+pub(crate) fn text(raw: &[u8]) -> String {
+    let mut list = Vec::new();
+    let value = unfold(raw);
+    // As much as addresses of so many bytes can cost: four texts for each comma.
+    let mut texts = Texts::new(64 * (value.len() + 1));
+    parse(&value, false, usize::MAX, &mut texts, &mut list);
+    let mut text = String::new();
+    for address in &list {
+        if !text.is_empty() && address.mailbox.is_some() && !text.ends_with(": ") {
+            text.push_str(", ");
+        }
+        let name = address.name.as_deref().map(decode).unwrap_or_default();
+        let mailbox = address.mailbox.as_deref().unwrap_or_default();
+        match address.host.as_deref() {
+            None if address.mailbox.is_some() => {
+                text.push_str(&decode(mailbox));
+                text.push_str(": ");
+            }
+            None => text.push(';'),
+            Some(host) => {
+                let mut spec = String::new();
+                if mailbox != MISSING_MAILBOX {
+                    spec.push_str(&String::from_utf8_lossy(mailbox));
+                }
+                if host != MISSING_DOMAIN {
+                    spec.push('@');
+                    spec.push_str(&String::from_utf8_lossy(host));
+                }
+                match name.is_empty() {
+                    true => text.push_str(&spec),
+                    false => text.push_str(&format!("{name} <{spec}>")),
+                }
+            }
+        }
+    }
+    text
 }
 
 struct Reader<'a> {
@@ -417,6 +458,30 @@ mod tests {
             &mut list,
         );
         assert_eq!(show(&list), expected, "{value}");
+    }
+
+    #[test]
+    fn texts_for_search() {
+        let check = |raw: &str, expected: &str| assert_eq!(text(raw.as_bytes()), expected, "{raw}");
+        check(" a@b.c\r\n", "a@b.c");
+        check(
+            " <user-from (comment)@ (comment) domain.org>",
+            "user-from@domain.org",
+        );
+        check(" a@b (Ann)", "Ann <a@b>");
+        check(" \"Doe, J.\"\r\n <a@\r\n b>, c@d", "Doe, J. <a@b>, c@d");
+        check(
+            " =?utf-8?q?J=C3=B6rg?= =?utf-8?q?_X?= <j@x>",
+            "Jörg X <j@x>",
+        );
+        check(" team: a@b, Cy <c@d>;, e@f", "team: a@b, Cy <c@d>;, e@f");
+        check(" none:;", "none: ;");
+        check(" nobody", "nobody");
+        check(" @x", "@x");
+        check("", "");
+        check("\r\n", "");
+        let many = "a@b,".repeat(5000);
+        assert_eq!(text(many.as_bytes()).matches("a@b").count(), 5000);
     }
 
     #[test]

@@ -353,6 +353,22 @@ pub(crate) fn keep(usual: &mut Fields, field: Field, left: &mut Texts) {
     }
 }
 
+/// Makes text/plain of a multipart that has no part.
+pub(super) fn make_text(part: &mut Part) {
+    let Part {
+        media_type,
+        subtype,
+        params: default,
+        ..
+    } = empty_part(0);
+    (part.media_type, part.subtype) = (media_type, subtype);
+    part.params
+        .retain(|param| param.name.eq_ignore_ascii_case(b"charset"));
+    if part.params.is_empty() {
+        part.params = default;
+    }
+}
+
 /// A part as it is when nothing is said: RFC 2045 5.2, "text/plain; charset=us-ascii".
 pub(super) fn empty_part(start: u64) -> Part {
     Part {

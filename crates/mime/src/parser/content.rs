@@ -1,7 +1,7 @@
 //! Content-Type, Content-Disposition and their kin (RFC 2045 5, RFC 2183, RFC 2231, RFC 3282).
 //!
 //! Parameters are read as generously as senders write them: an unquoted value reaches to white space or semicolon, what
-//! is no parameter is skipped up to the next semicolon.
+//! is no parameter is skipped up to the next semicolon or comma, and a parameter may stand where the semicolon before it was forgotten.
 
 use super::text::{is_wsp, quoted, skip_cfws};
 use crate::summary::{Octets, Param};
@@ -87,24 +87,23 @@ pub(super) fn params(rest: &[u8], max: usize) -> Vec<Param> {
     let mut gathered = Gathered::default();
     let mut at = 0;
     let mut pieces = 0;
-    while pieces < max {
-        // To behind the next semicolon; quoted strings on the way may hold semicolons.
-        while at < rest.len() && rest[at] != b';' {
-            at = match rest[at] {
-                b'"' => quoted(rest, at, &mut Vec::new()),
-                b'(' => skip_cfws(rest, at),
-                _ => at + 1,
-            };
-        }
-        if at >= rest.len() {
-            break;
-        }
-        let (name, end) = token(rest, at + 1);
-        at = skip_cfws(rest, end);
-        if name.is_empty() || rest.get(at) != Some(&b'=') {
+    while pieces < max && at < rest.len() {
+        let (name, end) = token(rest, at);
+        let equals = skip_cfws(rest, end);
+        if name.is_empty() || rest.get(equals) != Some(&b'=') {
+            // To behind the next semicolon; quoted strings on the way may hold semicolons.
+            at = end;
+            while at < rest.len() && !matches!(rest[at], b';' | b',') {
+                at = match rest[at] {
+                    b'"' => quoted(rest, at, &mut Vec::new()),
+                    b'(' => skip_cfws(rest, at),
+                    _ => at + 1,
+                };
+            }
+            at += 1;
             continue;
         }
-        at = skip_cfws(rest, at + 1);
+        at = skip_cfws(rest, equals + 1);
         let mut value = Vec::new();
         let is_quoted = rest.get(at) == Some(&b'"');
         if is_quoted {
@@ -285,6 +284,7 @@ mod tests {
         check("text / plain", "text/plain");
         check("(c)text/plain;(c)a(c)=(c)b(c)", "text/plain a=b(c)");
         check("text/plain x; a=b", "text/plain a=b");
+        check("text/plain x y=z; a=b", "text/plain a=b");
         check("text/plain, text/html", "text/plain");
         for broken in [
             "",
@@ -315,6 +315,22 @@ mod tests {
         check("a/b; name==?utf-8?q?a?=", "a/b name==?utf-8?q?a?=");
         check("a/b; a=\"unclosed; b=c", "a/b a=unclosed; b=c");
         check("a/b; a=b; a=c", "a/b a=b a=c");
+    }
+
+    /// RFC 2045 5.1 has a semicolon before each parameter. Where it was forgotten nothing else can be meant.
+    #[test]
+    fn parameters_without_semicolons() {
+        check("a/b boundary=x", "a/b boundary=x");
+        check("a/b boundary=\"x y\"; c=d", "a/b boundary=x y c=d");
+        check("a/b\tboundary = x", "a/b boundary=x");
+        check("a/b (c) boundary=x", "a/b boundary=x");
+        check("a/b, boundary=x, c=d", "a/b boundary=x, c=d");
+        check("a/b; c=d boundary=x", "a/b c=d boundary=x");
+        check("a/b; c=\"d\" boundary=x", "a/b c=d boundary=x");
+        check("a/b; c=\"d\"boundary=x", "a/b c=d boundary=x");
+        check("a/b; name=my file.txt; c=d", "a/b name=my c=d");
+        check("a/b x", "a/b");
+        check("a/b = x; c=d", "a/b c=d");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::summary::{Content, Message, Part};
 use crate::{Limits, Parser, Summary};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 pub(super) fn parse(message: &[u8]) -> Summary {
     let mut parser = Parser::new(&Limits::default());
@@ -132,19 +133,53 @@ fn empty_parts() {
     check_mixed("--B\r\n\r\n--B--", "text/plain 0:0");
     check_mixed("--B\r\nContent-Type: text/html\r\n--B--", "text/html 0:0");
     check_mixed("--B\r\n--B\r\n--B--", "text/plain 0:0, text/plain 0:0");
-    check_mixed("--B", "text/plain 0:0");
+    check_mixed("--B", "text/plain 3:0");
     check_mixed("--B\r\nX", "text/plain 0:0");
     check_mixed("--B\r\n\r\nx\r\n--B", "text/plain 1:0");
     check_mixed("--B\r\n\r\nx\r\n--B\r\n", "text/plain 1:0, text/plain 0:0");
-    check_mixed("nothing", "text/plain 0:0");
-    check_mixed("--B--\r\n", "text/plain 0:0");
+}
+
+/// What cannot be cut into parts is shown.
+#[test]
+fn multiparts_without_parts_are_text() {
+    check_mixed("some\r\ntext", "text/plain 10:1");
+    check_mixed("--B--\r\n", "text/plain 7:1");
+    for parameters in [
+        "",
+        "; boundary=\"\"",
+        "; boundary",
+        "; charset=x",
+        "; boundary=; x=y",
+    ] {
+        check(
+            &format!("Content-Type: multipart/mixed{parameters}\n\n--\n\nx\n"),
+            "| text/plain 6:3",
+        );
+    }
+    let summary = parse(b"Content-Type: multipart/mixed; charset=utf-8\n\n\xc3\xa9\n");
+    assert_eq!(summary.message.body.param("charset"), Some(&b"utf-8"[..]));
+    assert_eq!(summary.preview.as_deref(), Some("\u{e9}"));
+    let inner =
+        "Content-Type: multipart/mixed\r\nContent-Transfer-Encoding: base64\r\n\r\naGVsbG8=";
+    check_mixed(&format!("--B\r\n{inner}\r\n--B--"), "text/plain 8:0");
+}
+
+/// A boundary is found where the semicolon before it was forgotten.
+#[test]
+fn multiparts_without_semicolons() {
+    for header in [
+        "multipart/mixed boundary=B",
+        "multipart/mixed\r\n boundary=\"B\"",
+        "multipart/mixed, boundary=B",
+        "multipart/mixed charset=utf-8 boundary=B",
+        "multipart/mixed; charset=\"utf-8\" boundary=B",
+    ] {
+        let message = format!("Content-Type: {header}\r\n\r\n--B\r\n\r\nx\r\n--B--\r\n");
+        check(&message, "| multipart/mixed 17:4 (text/plain 1:0)");
+    }
     check(
-        "Content-Type: multipart/mixed\n\n--\nx\n",
-        "| multipart/mixed 5:2 (text/plain 0:0)",
-    );
-    check(
-        "Content-Type: multipart/mixed; boundary=\"\"\n\n--\n\nx\n",
-        "| multipart/mixed 6:3 (text/plain 0:0)",
+        "Content-Type: text/html charset=utf-8\n\nx",
+        "| text/html 1:0",
     );
 }
 
@@ -203,6 +238,43 @@ fn embedded_messages() {
     check_mixed(
         "--B\r\nContent-Type: message/rfc822\r\nContent-Transfer-Encoding: base64\r\n\r\nRnJvbTogYQ0K\r\n--B--",
         "message/rfc822 12:0 <| text/plain 0:0>",
+    );
+    let encoded = |encoding: &str, body: &str| {
+        format!(
+            "Content-Type: message/rfc822\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n{body}"
+        )
+    };
+    let two = "--C\n\none\n--C\nContent-Type: image/png\n\n12\n--C--\n";
+    let inner = format!("Subject: in\nContent-Type: multipart/mixed; boundary=C\n\n{two}");
+    let told = "<in| multipart/mixed 47:8 (text/plain 3:0, image/png 2:0 basic)>";
+    let base64 = STANDARD.encode(&inner);
+    let base64 = format!("{}\r\n{}\r\n", &base64[..76], &base64[76..]);
+    let quoted = inner.replace('=', "=3D").replace("one", "o=\nne");
+    for (encoding, body) in [("base64", &base64), ("QUOTED-Printable", &quoted)] {
+        let lines = body.lines().count();
+        let expected = format!("| message/rfc822 {}:{lines} {told}", body.len());
+        check(&encoded(encoding, body), &expected);
+        let part = format!("--B\r\n{}\r\n--B--", encoded(encoding, body));
+        let expected = format!("message/rfc822 {}:{lines} {told}", body.len());
+        check_mixed(&part, &expected);
+    }
+    // Without its line end the last line is whole, too.
+    check_mixed(
+        &format!(
+            "--B\r\n{}\r\n--B--",
+            encoded("quoted-printable", "\r\nx=3D\r\ny")
+        ),
+        "message/rfc822 9:2 <| text/plain 5:1>",
+    );
+    // One level is undone.
+    let twice = STANDARD.encode(encoded("base64", &base64));
+    check(
+        &encoded("base64", &twice),
+        &format!(
+            "| message/rfc822 {}:0 <| message/rfc822 {}:2 <| text/plain 0:0>>",
+            twice.len(),
+            base64.len()
+        ),
     );
     check(
         "Content-Type: message/global\n\nSubject: p\n\nx",

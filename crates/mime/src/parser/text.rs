@@ -27,6 +27,38 @@ pub(crate) fn unfold(raw: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Holds back the line end that came last: before a delimiter it is no part of the body (RFC 2046, 5.1.1).
+#[derive(Default)]
+pub(crate) struct HeldEnd(&'static [u8]);
+
+impl HeldEnd {
+    /// More of the body: gives what certainly is a part of it.
+    pub(crate) fn push(&mut self, bytes: &[u8], mut give: impl FnMut(&[u8])) {
+        if bytes == b"\n" && self.0 == b"\r" {
+            self.0 = b"\r\n";
+        } else if !bytes.is_empty() {
+            let end = line_end(bytes);
+            give(std::mem::replace(&mut self.0, end));
+            give(&bytes[..bytes.len() - end.len()]);
+        }
+    }
+
+    /// The line end, which is held no longer.
+    pub(crate) fn take(&mut self) -> &'static [u8] {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// The line end that these bytes end in, or what may become one.
+fn line_end(bytes: &[u8]) -> &'static [u8] {
+    match bytes {
+        [.., b'\r', b'\n'] => b"\r\n",
+        [.., b'\n'] => b"\n",
+        [.., b'\r'] => b"\r",
+        _ => b"",
+    }
+}
+
 /// SP or HTAB.
 pub(crate) fn is_wsp(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'

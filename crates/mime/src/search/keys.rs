@@ -1,4 +1,4 @@
-//! Search in single header fields, by name.
+//! Search in single header fields, by name: in what they say, or in the addresses that they hold.
 
 use std::sync::Arc;
 
@@ -9,6 +9,18 @@ use super::{
     plain,
 };
 use crate::header::{HeaderDecoder, decode};
+use crate::parser::address;
+use std::ops::Range;
+
+/// What of a field is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Look {
+    /// All that stands behind the colon.
+    Value,
+    /// Its addresses, as an envelope has them: without comments, folds and what else they are written with. A field that streams by is searched
+    /// as [`Look::Value`] has it: no summary has room for it.
+    Addresses,
+}
 
 /// Names of header fields, and what to look for in those of each name. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -16,8 +28,8 @@ pub struct FieldKeys(Arc<Keys>);
 
 #[derive(Debug)]
 struct Keys {
-    /// In lower case, ascending, each once; and where its needles end.
-    names: Vec<(Vec<u8>, usize)>,
+    /// In lower case, ascending, each once with each look; and where its needles end.
+    names: Vec<(Vec<u8>, Look, usize)>,
     /// By name.
     needles: Vec<Needle>,
     /// Of each key, in the order given: its name and its needle.
@@ -26,23 +38,26 @@ struct Keys {
 
 impl FieldKeys {
     /// For a needle in the fields of each name. An empty needle matches when there is such a field.
-    pub fn new<N: AsRef<[u8]>>(wanted: &[(N, Needle)]) -> FieldKeys {
+    pub fn new<N: AsRef<[u8]>>(wanted: &[(N, Look, Needle)]) -> FieldKeys {
         let lower = wanted
             .iter()
-            .map(|(name, _)| name.as_ref().to_ascii_lowercase());
-        let mut lower: Vec<(Vec<u8>, usize)> = lower.zip(0..).collect();
+            .map(|(name, look, _)| (name.as_ref().to_ascii_lowercase(), *look));
+        let mut lower: Vec<((Vec<u8>, Look), usize)> = lower.zip(0..).collect();
         lower.sort_unstable();
-        let mut names: Vec<(Vec<u8>, usize)> = Vec::new();
+        let mut names: Vec<(Vec<u8>, Look, usize)> = Vec::new();
         let mut needles = Vec::with_capacity(wanted.len());
         let mut keys = vec![(0, 0); wanted.len()];
-        for (name, key) in lower {
-            if names.last().is_none_or(|last| last.0 != name) {
-                names.push((name, 0));
+        for ((name, look), key) in lower {
+            if names
+                .last()
+                .is_none_or(|last| (&last.0, last.1) != (&name, look))
+            {
+                names.push((name, look, 0));
             }
             keys[key] = (names.len() as u32 - 1, needles.len() as u32);
-            needles.push(wanted[key].1.clone());
+            needles.push(wanted[key].2.clone());
             if let Some(last) = names.last_mut() {
-                last.1 = needles.len();
+                last.2 = needles.len();
             }
         }
         FieldKeys(Arc::new(Keys {
@@ -64,22 +79,23 @@ impl FieldKeys {
 
     /// Says of each key, in the order given, what is said of its name, which is in lower case.
     pub fn by_name<T: Copy>(&self, say: impl FnMut(&[u8]) -> T) -> Vec<T> {
-        let names = self.0.names.iter().map(|(name, _)| &**name);
+        let names = self.0.names.iter().map(|(name, ..)| &**name);
         let said: Vec<T> = names.map(say).collect();
         let keys = self.0.keys.iter();
         keys.map(|(name, _)| said[*name as usize]).collect()
     }
 
-    fn place(&self, name: &[u8]) -> Option<usize> {
+    /// The places of a name: one for each look.
+    fn places(&self, name: &[u8]) -> Range<usize> {
         let lower = || name.iter().map(u8::to_ascii_lowercase);
         let names = &self.0.names;
         // Most searches have one name, and most fields have another.
-        if let [(only, _)] = &names[..] {
-            return only.eq_ignore_ascii_case(name).then_some(0);
+        if let [(only, ..)] = &names[..] {
+            return 0..usize::from(only.eq_ignore_ascii_case(name));
         }
-        names
-            .binary_search_by(|(of, _)| of.iter().copied().cmp(lower()))
-            .ok()
+        let start = names.partition_point(|(of, ..)| of.iter().copied().lt(lower()));
+        let is_it = |(of, ..): &&(Vec<u8>, Look, usize)| of.iter().copied().eq(lower());
+        start..start + names[start..].iter().take_while(is_it).count()
     }
 }
 
@@ -96,8 +112,8 @@ struct WantedFields {
     seen: Vec<bool>,
     /// Its groups are the names.
     matcher: Matcher,
-    /// The name of the present field, if that is wanted.
-    now: Option<usize>,
+    /// The places of the name of the present field.
+    now: Range<usize>,
     decoder: HeaderDecoder,
     text: String,
 }
@@ -105,14 +121,14 @@ struct WantedFields {
 impl FieldSearcher {
     /// A search for all keys.
     pub fn new(keys: &FieldKeys) -> FieldSearcher {
-        let ends = keys.0.names.iter().map(|(_, end)| *end);
+        let ends = keys.0.names.iter().map(|(.., end)| *end);
         FieldSearcher {
             splitter: FieldSplitter::default(),
             wanted: WantedFields {
                 seen: vec![false; keys.0.names.len()],
                 matcher: Matcher::grouped(&keys.0.needles, ends),
                 keys: keys.clone(),
-                now: None,
+                now: 0..0,
                 decoder: HeaderDecoder::new(),
                 text: String::new(),
             },
@@ -137,15 +153,16 @@ impl FieldSearcher {
     /// mixed with a header that streams by.
     pub fn field(&mut self, name: &[u8], raw: &[u8]) {
         let wanted = &mut self.wanted;
-        let Some(group) = wanted.keys.place(name) else {
-            return;
-        };
-        wanted.seen[group] = true;
-        match plain(raw).and_then(|text| std::str::from_utf8(text).ok()) {
-            Some(text) => wanted.matcher.push(group, text),
-            None => wanted.matcher.push(group, &decode(raw)),
+        for group in wanted.keys.places(name) {
+            wanted.seen[group] = true;
+            let text = plain(raw).and_then(|text| std::str::from_utf8(text).ok());
+            match (wanted.keys.0.names[group].1, text) {
+                (Look::Addresses, _) => wanted.matcher.push(group, &address::text(raw)),
+                (Look::Value, Some(text)) => wanted.matcher.push(group, text),
+                (Look::Value, None) => wanted.matcher.push(group, &decode(raw)),
+            }
+            wanted.matcher.end_unit(group);
         }
-        wanted.matcher.end_unit(group);
     }
 
     /// The header is at its end.
@@ -193,26 +210,29 @@ impl FieldSearcher {
 
 impl FieldSink for WantedFields {
     fn name(&mut self, name: &[u8]) {
-        self.now = self.keys.place(name);
-        if let Some(group) = self.now {
-            self.seen[group] = true;
-        }
+        self.now = self.keys.places(name);
+        self.seen[self.now.clone()].fill(true);
     }
 
     fn value(&mut self, piece: &[u8]) {
-        if let Some(group) = self.now {
+        if !self.now.is_empty() {
             self.text.clear();
             self.decoder.push(piece, &mut self.text);
-            self.matcher.push(group, &self.text);
+            for group in self.now.clone() {
+                self.matcher.push(group, &self.text);
+            }
         }
     }
 
     fn end(&mut self) {
-        if let Some(group) = self.now.take() {
+        let now = std::mem::replace(&mut self.now, 0..0);
+        if !now.is_empty() {
             self.text.clear();
             self.decoder.finish(&mut self.text);
-            self.matcher.push(group, &self.text);
-            self.matcher.end_unit(group);
+            for group in now {
+                self.matcher.push(group, &self.text);
+                self.matcher.end_unit(group);
+            }
         }
     }
 }

@@ -5,43 +5,12 @@ use std::sync::Arc;
 use memchr::memmem::Finder;
 
 use super::{Needle, Slice};
+use crate::collation::Casemap;
 
 /// Folded bytes that are gathered before they are searched.
 pub(super) const WINDOW_BYTES: usize = 16 * 1024;
 /// What it costs to look for a needle in nothing, in bytes that are looked through.
 const FIND_WORK: usize = 64;
-
-/// Appends `text`, folded.
-pub(super) fn fold(text: &str, out: &mut Vec<u8>) {
-    let mut rest = text;
-    while !rest.is_empty() {
-        let ascii = rest
-            .as_bytes()
-            .iter()
-            .position(|&b| b >= 0x80)
-            .unwrap_or(rest.len());
-        let from = out.len();
-        out.extend_from_slice(&rest.as_bytes()[..ascii]);
-        out[from..].make_ascii_lowercase();
-        rest = &rest[ascii..];
-        let mut chars = rest.chars();
-        while let Some(character) = chars.as_str().chars().next().filter(|c| !c.is_ascii()) {
-            chars.next();
-            out.extend_from_slice(fold_char(character).encode_utf8(&mut [0; 4]).as_bytes());
-        }
-        rest = chars.as_str();
-    }
-}
-
-/// Simple case folding: characters are equal when their upper cases are, as far as the mapping is one character to one.
-fn fold_char(character: char) -> char {
-    let upper = single(character.to_uppercase()).unwrap_or(character);
-    single(upper.to_lowercase()).unwrap_or(upper)
-}
-
-fn single(mut mapping: impl Iterator<Item = char>) -> Option<char> {
-    mapping.next().filter(|_| mapping.next().is_none())
-}
 
 /// Behind each unit in a window: no text holds such a byte, so that no needle does, and no match spans two units.
 const END: u8 = 0xff;
@@ -71,6 +40,8 @@ struct Group {
     end: usize,
     /// Its longest needle is one byte longer.
     overlap: usize,
+    /// Folds the text of the present unit.
+    casemap: Casemap,
     /// Folded text that is not looked through yet, and before it what a match may begin in.
     window: Vec<u8>,
 }
@@ -90,6 +61,7 @@ impl Matcher {
             Group {
                 end,
                 overlap: lengths.max().unwrap_or(0).saturating_sub(1),
+                casemap: Casemap::for_search(),
                 window: Vec::new(),
             }
         };
@@ -115,9 +87,10 @@ impl Matcher {
             *matched = finder.needle().is_empty();
         }
         self.missing = self.matched.iter().filter(|&&matched| !matched).count();
-        self.groups
-            .iter_mut()
-            .for_each(|group| group.window.clear());
+        for group in &mut self.groups {
+            group.casemap = Casemap::for_search();
+            group.window.clear();
+        }
         (self.gathered, self.at) = (0, (0, 0));
     }
 
@@ -141,15 +114,22 @@ impl Matcher {
             return;
         }
         debug_assert_eq!(self.at, (0, 0), "a search is under way");
-        let window = &mut self.groups[group].window;
+        let Group {
+            casemap, window, ..
+        } = &mut self.groups[group];
         let before = window.len();
-        fold(text, window);
+        casemap.push(text, window);
         self.gathered += window.len() - before;
     }
 
     /// A group's unit is at its end.
     pub(super) fn end_unit(&mut self, group: usize) {
-        let window = &mut self.groups[group].window;
+        let Group {
+            casemap, window, ..
+        } = &mut self.groups[group];
+        let before = window.len();
+        casemap.finish(window);
+        self.gathered += window.len() - before;
         if window.last().is_some_and(|&last| last != END) {
             window.push(END);
             self.gathered += 1;
@@ -220,23 +200,6 @@ mod tests {
         if matcher.is_full() {
             assert!(matcher.search(&mut Slice::endless()));
         }
-    }
-
-    #[test]
-    fn folding() {
-        let check = |a: &str, b: &str| {
-            let (mut fa, mut fb) = (Vec::new(), Vec::new());
-            fold(a, &mut fa);
-            fold(b, &mut fb);
-            assert_eq!(fa, fb, "{a} {b}");
-        };
-        check("Hello", "hELLO");
-        check("ÄÖÜé", "äöüÉ");
-        check("ΣΑΣ", "σας");
-        check("ПРИВЕТ", "привет");
-        check("K", "k");
-        check("µ", "μ");
-        check("ẞ", "ß");
     }
 
     #[test]

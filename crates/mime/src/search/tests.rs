@@ -2,6 +2,12 @@ use super::*;
 use crate::header::decode;
 use crate::{Limits, Parser};
 
+/// Keys of HEADER.
+fn header_keys<N: AsRef<[u8]>>(wanted: &[(N, Needle)]) -> FieldKeys {
+    let key = |(name, needle): &(N, Needle)| (name.as_ref().to_vec(), Look::Value, needle.clone());
+    FieldKeys::new(&wanted.iter().map(key).collect::<Vec<_>>())
+}
+
 fn summary_of(message: &[u8]) -> Summary {
     let mut parser = Parser::new(&Limits::default());
     parser.push(message);
@@ -47,9 +53,9 @@ fn text_and_body() {
         ("from: ann <a@x>", true, false),
         ("äpfel UND birnen", true, true),
         ("kaffee ÉTé", true, true),
-        ("picture.PNG", true, true),
+        ("picture.PNG", true, false),
         ("hidden", false, false),
-        ("inner über", true, true),
+        ("inner über", true, false),
         ("letter", true, true),
         ("action: FAILED", true, true),
         ("preamble", false, false),
@@ -59,6 +65,30 @@ fn text_and_body() {
     ] {
         check(message, Scope::Text, needle, text);
         check(message, Scope::Body, needle, body);
+    }
+}
+
+/// What is in a message under an encoding is text as elsewhere.
+#[test]
+fn messages_under_an_encoding() {
+    let inner = "Subject: =?utf-8?q?=C3=9Cber?=\r\nContent-Type: multipart/mixed; boundary=C\r\n\r\npreamble\r\n\
+        --C\r\nContent-Type: text/plain; charset=iso-8859-1\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\nKa=\r\nffee =E9\r\n\
+        --C\r\nContent-Type: image/png\r\n\r\nhidden\r\n--C--\r\n";
+    let base64 = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, inner);
+    let message = format!(
+        "Content-Type: multipart/mixed; boundary=B\r\n\r\n--B\r\nContent-Type: message/rfc822\r\n\
+         Content-Transfer-Encoding: base64\r\n\r\n{base64}\r\n--B\r\n\r\nlast\r\n--B--\r\n"
+    );
+    for (needle, text, body) in [
+        ("über", true, false),
+        ("kaffee É", true, true),
+        ("last", true, true),
+        ("hidden", false, false),
+        ("preamble", false, false),
+        (&base64[..10], false, false),
+    ] {
+        check(message.as_bytes(), Scope::Text, needle, text);
+        check(message.as_bytes(), Scope::Body, needle, body);
     }
 }
 
@@ -151,7 +181,7 @@ fn single_fields() {
     let header = b"X-A: one =?utf-8?q?=C3=84?=\r\nx-b : two\r\n three\r\nX-A: four\r\nX-Empty:\r\nbad x-c line\r\n\r\n";
     let check = |name: &str, needle: &str, expected: bool| {
         for step in [1, 3, 1000] {
-            let keys = FieldKeys::new(&[(name, Needle::new(needle)), ("none", Needle::new(""))]);
+            let keys = header_keys(&[(name, Needle::new(needle)), ("none", Needle::new(""))]);
             let mut searcher = FieldSearcher::new(&keys);
             for piece in header.chunks(step) {
                 searcher.push_slice(piece, &mut Slice::endless());
@@ -170,12 +200,52 @@ fn single_fields() {
     check("", "bad", false);
 }
 
+/// FROM searches the addresses and HEADER FROM the field, at once.
+#[test]
+fn addresses_of_fields() {
+    let raw = " Ann (the boss)\r\n\t<ann (home)@\r\n example.org>\r\n";
+    let found = |needle: &str| {
+        let keys = [Look::Value, Look::Addresses].map(|look| ("From", look, Needle::new(needle)));
+        let mut searcher = FieldSearcher::new(&FieldKeys::new(&keys));
+        searcher.field(b"FROM", raw.as_bytes());
+        searcher.field(b"To", b"bob@example.org");
+        let found = searcher.finish();
+        (found[0], found[1])
+    };
+    assert_eq!(found("ann <ann@example.org>"), (false, true));
+    assert_eq!(found("home"), (true, false));
+    assert_eq!(found("ann"), (true, true));
+    assert_eq!(found(""), (true, true));
+    assert_eq!(found("bob"), (false, false));
+}
+
+/// Text is found in either normalization form, in bodies and fields, however it is cut.
+#[test]
+fn normalization_forms_are_one() {
+    let nfd = "Subject: =?utf-8?Q?Gru=CC=88=C3=9Fe?=\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nU\u{308}bersicht: e\u{316}\u{301}";
+    let nfc = "Subject: =?utf-8?Q?Gr=C3=BC=C3=9Fe?=\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n\u{dc}bersicht: \u{e9}\u{316}";
+    for message in [nfd, nfc] {
+        for needle in [
+            "gr\u{fc}\u{df}e",
+            "gru\u{308}\u{df}e",
+            "\u{fc}bersicht",
+            "u\u{308}BERSICHT",
+        ] {
+            check(message.as_bytes(), Scope::Text, needle, true);
+        }
+        for needle in ["e\u{316}\u{301}", "e\u{301}\u{316}", "\u{e9}\u{316}"] {
+            check(message.as_bytes(), Scope::Body, needle, true);
+        }
+        check(message.as_bytes(), Scope::Text, "gr\u{fa}\u{df}e", false);
+    }
+}
+
 #[test]
 fn many_keys_of_many_names() {
     let key = |n: u32| (format!("X-{}", n % 7), Needle::new(&format!("<{n}>")));
     let list: Vec<_> = (0..100).map(key).collect();
     let header = "x-3: <3> <10>\n <4>\nX-4: <4\nX-4:><11>\nX-9: <9>\nX-3: <17>\n\n";
-    let mut searcher = FieldSearcher::new(&FieldKeys::new(&list));
+    let mut searcher = FieldSearcher::new(&header_keys(&list));
     for (work, step) in [(1, 1), (1, 1000), (100, 7), (usize::MAX, 1000)] {
         searcher.clear();
         for mut piece in header.as_bytes().chunks(step) {
@@ -189,9 +259,8 @@ fn many_keys_of_many_names() {
         let found: Vec<usize> = (0..100).filter(|n| found[*n]).collect();
         assert_eq!(found, [3, 10, 11, 17], "{work}");
     }
-    let keys = FieldKeys::new(&list);
     assert_eq!(
-        keys.by_name(|name| name == b"x-2")[..9]
+        header_keys(&list).by_name(|name| name == b"x-2")[..9]
             .iter()
             .position(|&two| two),
         Some(2)
@@ -205,7 +274,7 @@ fn keys_hold_no_windows_of_their_own() {
     for (names, keys, fields) in [(1, 64, 20), (4096, 4096, 200)] {
         let key = |n: usize| (format!("X-{}", n % names), Needle::new(&format!("<{n}>")));
         let list: Vec<_> = (0..keys).map(key).collect();
-        let mut searcher = FieldSearcher::new(&FieldKeys::new(&list));
+        let mut searcher = FieldSearcher::new(&header_keys(&list));
         let mut most = 0;
         for n in 0..fields {
             let header = format!("X-{}: {}<{n}>\r\n", n % names, "a ".repeat(WINDOW_BYTES));
@@ -250,7 +319,7 @@ fn many_needles_are_looked_for_in_slices() {
 #[test]
 fn needles_in_short_texts() {
     let in_field = |needle: &str, raw: &str| {
-        let keys = FieldKeys::new(&[("Subject", Needle::new(needle))]);
+        let keys = header_keys(&[("Subject", Needle::new(needle))]);
         let mut searcher = FieldSearcher::new(&keys);
         searcher.field(b"subject", raw.as_bytes());
         searcher.finish()[0]
@@ -271,7 +340,7 @@ proptest::proptest! {
         let decoded = decode(raw.as_bytes());
         let needle = Needle::new(&needle);
         let expected = needle.in_text(&decoded);
-        let mut searcher = FieldSearcher::new(&FieldKeys::new(&[("a", needle)]));
+        let mut searcher = FieldSearcher::new(&header_keys(&[("a", needle)]));
         searcher.field(b"A", raw.as_bytes());
         proptest::prop_assert_eq!(searcher.finish(), [expected]);
         if let Some(text) = plain(raw.as_bytes()) {

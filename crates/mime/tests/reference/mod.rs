@@ -242,11 +242,12 @@ impl Reference<'_> {
             .max(header_end)
             .max(children.last().map_or(0, |child: &RefPart| child.body.end));
         if children.is_empty() && matches!(kind, "multipart" | "digest" | "message") {
-            // The placeholder.
+            // The placeholder: of a multipart all of its text, so that it is shown.
+            let shown = if kind == "message" { header_end } else { end };
             children.push(RefPart {
                 kind: "text",
                 header: header_end..header_end,
-                body: header_end..header_end,
+                body: header_end..shown,
                 children: vec![],
             });
         }

@@ -601,6 +601,13 @@ impl PartitionOwner {
         let mut ops = replica
             .plan_open(birth.created, birth.uid_validity, &folders)
             .ops;
+        // Many clients show nothing but what is subscribed, and would not find the copies in Sent. A node that opens the account before it has heard of
+        // the others subscribes again what a user of theirs has unsubscribed meanwhile.
+        let inbox = (MailboxName::inbox(), None);
+        for (name, _) in std::iter::once(&inbox).chain(&folders) {
+            let plan = replica.plan_subscribe(name);
+            ops.extend(plan.map(|plan| plan.ops).unwrap_or_default());
+        }
         let told = birth.risen.max(birth.uid_validity).max(birth.created);
         if let Some(least) = own.log.least_opened(told) {
             // What was told of it is lost: no UID can be vouched for (rule 7).

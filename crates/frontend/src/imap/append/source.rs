@@ -1,7 +1,7 @@
 //! What a URL of CATENATE names (RFC 4469, 3): "the octets of the body part pointed to by that URL are appended, as if the literal
 //! returned in a FETCH BODY response were put in place of the message part specifier".
 //!
-//! The octets are read from the store chunk by chunk. `\\Seen` is not set, and nothing is decoded.
+//! The octets are read from the store chunk by chunk. `\\Seen` is not set, and nothing is decoded but a message that the part is in.
 
 use whimbrel_imap::{
     command::{MessageUrl, Partial, UrlMailbox},
@@ -13,8 +13,9 @@ use whimbrel_service::api::{BlobName, Call, Failure, MailboxCall, MailboxName, R
 use super::super::{
     blob::{Opened, Reader},
     context::Context,
-    fetch::locate,
+    fetch::{Located, locate},
     task::{EndCode, Outcome},
+    unwrap::Unwrap,
 };
 
 /// A URL that is being read.
@@ -36,6 +37,7 @@ enum State {
     Octets {
         blob: BlobName,
         reader: Reader,
+        unwrap: Option<Unwrap>,
         sieve: Option<Box<Sieve>>,
     },
 }
@@ -132,14 +134,22 @@ impl Source {
                     _ => self.bad("No such message"),
                 }
             }
-            (State::Octets { reader, sieve, .. }, Reply::Bytes(bytes)) => {
+            (
+                State::Octets {
+                    reader,
+                    unwrap,
+                    sieve,
+                    ..
+                },
+                Reply::Bytes(bytes),
+            ) => {
                 if reader.took(&bytes).is_err() {
                     return SourceStep::Failed(Outcome::no(
                         Code::Unavailable,
                         "A message that the URL names cannot be read now",
                     ));
                 }
-                pass(sieve, &bytes, take);
+                pass(unwrap, sieve, Some(&bytes), take);
                 self.end(take);
                 SourceStep::Octets
             }
@@ -154,7 +164,12 @@ impl Source {
         opened: &Opened,
         take: &mut impl FnMut(&[u8]),
     ) -> SourceStep {
-        let Some((span, fields)) = locate(opened, &self.url.section) else {
+        let Some(Located {
+            span,
+            within,
+            fields,
+        }) = locate(opened, &self.url.section)
+        else {
             return self.bad("No such part");
         };
         let Partial { offset, length } = self.url.partial.unwrap_or(Partial {
@@ -172,25 +187,32 @@ impl Source {
                 (span, Some(Box::new(sieve)))
             }
         };
-        let mut reader = Reader::new(&opened.summary, span);
+        let mut unwrap = within.map(|within| Unwrap::new(within, span));
+        let read = within.map_or(span, |within| within.body);
+        let mut reader = Reader::new(&opened.summary, read);
         if let Some(piece) = reader.prefix(&opened.prefix) {
-            pass(&mut sieve, &piece, take);
+            pass(&mut unwrap, &mut sieve, Some(&piece), take);
         }
         self.state = State::Octets {
             blob,
             reader,
+            unwrap,
             sieve,
         };
         self.end(take);
         SourceStep::Octets
     }
 
-    /// What a sieve still holds, when all is read.
+    /// What decoder and sieve still hold, when all is read.
     fn end(&mut self, take: &mut impl FnMut(&[u8])) {
-        if self.wants().is_none()
-            && let State::Octets { sieve, .. } = &mut self.state
-            && let Some(sieve) = sieve.take()
-        {
+        if self.wants().is_some() {
+            return;
+        }
+        let State::Octets { unwrap, sieve, .. } = &mut self.state else {
+            return;
+        };
+        pass(unwrap, sieve, None, take);
+        if let Some(sieve) = sieve.take() {
             let Sieve {
                 filter,
                 mut skip,
@@ -203,18 +225,33 @@ impl Source {
     /// The next call; `None` when all is read.
     pub(super) fn wants(&self) -> Option<Call> {
         match &self.state {
+            State::Octets {
+                unwrap: Some(unwrap),
+                ..
+            } if unwrap.is_done() => None,
             State::Octets { blob, reader, .. } => reader.call(*blob),
             _ => None,
         }
     }
 }
 
-fn pass(sieve: &mut Option<Box<Sieve>>, bytes: &[u8], take: &mut impl FnMut(&[u8])) {
-    match sieve.as_deref_mut() {
+/// The next octets that were read; `None` at their end.
+fn pass(
+    unwrap: &mut Option<Unwrap>,
+    sieve: &mut Option<Box<Sieve>>,
+    bytes: Option<&[u8]>,
+    take: &mut impl FnMut(&[u8]),
+) {
+    let mut sift = |bytes: &[u8]| match sieve.as_deref_mut() {
         None => take(bytes),
         Some(Sieve { filter, skip, left }) => {
             filter.push(bytes, &mut |bytes| cut(skip, left, bytes, take));
         }
+    };
+    match (unwrap, bytes) {
+        (Some(unwrap), bytes) => unwrap.push(bytes, &mut sift),
+        (None, Some(bytes)) => sift(bytes),
+        (None, None) => {}
     }
 }
 

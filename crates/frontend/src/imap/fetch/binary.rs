@@ -3,16 +3,18 @@
 //! - `BINARY[]` is the message as it is: "An empty section specification refers to the entire message, including the header" (6.4.5.1),
 //!   and around that there is no encoding to be undone.
 //! - "this data item can only be requested for leaf body parts: those that have media types other than multipart/*, message/rfc822, or
-//!   message/global" (6.4.5): any other part has no octets. A part that does not exist is NIL, as in BODY.
+//!   message/global" (6.4.5). Who asks all the same is given the octets of BODY, as by Dovecot; a message without its encoding, which it
+//!   should not have. A part that does not exist is NIL, as in BODY.
 //! - The literals are those of [`super::body`]: sizes and NULs are found by reading the part once, and a long part is read again to be sent.
 
 use whimbrel_imap::command::FetchItem;
 use whimbrel_mime::{
-    Content, SectionText, Span, section,
+    Content, SectionText, Span,
+    section::{self, Within},
     transfer::{Encoding, TransferDecoder},
 };
 
-use super::super::blob::Opened;
+use super::super::{blob::Opened, unwrap::Unwrap};
 
 /// What is read for an item, and how.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,8 @@ pub(super) struct Source {
     encoding: Encoding,
     /// Its lines end in CRLF.
     lines: bool,
+    /// The span is of what comes out of this.
+    within: Option<Within>,
 }
 
 /// What BINARY finds.
@@ -36,16 +40,32 @@ pub(super) enum Found {
 impl Source {
     /// Octets as they are.
     pub(super) fn plain(span: Span) -> Source {
+        Source::inside(span, None)
+    }
+
+    /// Octets of a message as they are in it.
+    pub(super) fn inside(span: Span, within: Option<Within>) -> Source {
         Source {
             span,
             encoding: Encoding::Identity,
             lines: false,
+            within,
         }
+    }
+
+    /// What has to be read.
+    pub(super) fn read_span(&self) -> Span {
+        self.within.map_or(self.span, |within| within.body)
+    }
+
+    /// What undoes the encoding of the message around it.
+    pub(super) fn unwrap(&self) -> Option<Unwrap> {
+        Some(Unwrap::new(self.within?, self.span))
     }
 
     /// Whether nothing is changed, so that sizes and offsets are those of the message.
     pub(super) fn is_plain(&self) -> bool {
-        self.encoding == Encoding::Identity && !self.lines
+        self.encoding == Encoding::Identity && !self.lines && self.within.is_none()
     }
 }
 
@@ -54,20 +74,21 @@ pub(super) fn find(opened: &Opened, path: &[u32]) -> Found {
     let Some(found) = section::resolve(&opened.summary, path, SectionText::Whole) else {
         return Found::Nothing;
     };
+    let plain = Source::inside(found.span, found.within);
     if path.is_empty() {
-        return Found::Octets(Source::plain(found.span));
+        return Found::Octets(plain);
     }
     match &found.part.content {
-        Content::Multipart(_) | Content::Message(_) => {
-            Found::Octets(Source::plain(Span::default()))
-        }
-        content @ (Content::Basic | Content::Text) => {
+        // "If an entity is of type "multipart" the Content-Transfer-Encoding is not permitted to have any value other than "7bit", "8bit" or
+        // "binary"" (RFC 2045, 6.4): whatever it says, its parts lie there as they are.
+        Content::Multipart(_) => Found::Octets(plain),
+        content @ (Content::Basic | Content::Text | Content::Message(_)) => {
             match Encoding::by_name(&found.part.encoding) {
                 None => Found::Unknown,
                 Some(encoding) => Found::Octets(Source {
-                    span: found.span,
                     encoding,
                     lines: matches!(content, Content::Text),
+                    ..plain
                 }),
             }
         }
@@ -150,6 +171,7 @@ mod tests {
             span: Span::default(),
             encoding,
             lines,
+            within: None,
         };
         for step in 1..=text.len().max(1) {
             let mut out = Vec::new();

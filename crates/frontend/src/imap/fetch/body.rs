@@ -17,6 +17,7 @@ use super::{
         blob::{Opened, Reader},
         context::Context,
         limits::OUTPUT_BYTES,
+        unwrap::Unwrap,
     },
     binary::{Decoded, Source},
     preview::Preview,
@@ -47,6 +48,8 @@ enum State {
 /// A pass through what lies before a sieve.
 struct Pass {
     reader: Reader,
+    /// Stands before the sieve.
+    unwrap: Option<Unwrap>,
     sieve: Sieve,
     out: Out,
     /// The end of what was read was told to the sieve.
@@ -208,7 +211,7 @@ impl Body {
                     }
                     // What lies behind that which is asked for need not be read.
                     if !pass.out.is_enough() {
-                        if let Some(call) = pass.reader.call(blob) {
+                        if let Some(call) = pass.reader.call(blob).filter(|_| !pass.has_all()) {
                             return Next::Wants(call);
                         }
                         if !std::mem::replace(&mut pass.finished, true) {
@@ -246,7 +249,8 @@ impl Pass {
             _ => Sieve::Decoded(Box::new(Decoded::new(source))),
         };
         Pass {
-            reader: Reader::new(&opened.summary, source.span),
+            reader: Reader::new(&opened.summary, source.read_span()),
+            unwrap: source.unwrap(),
             sieve,
             out: Out {
                 found: 0,
@@ -259,18 +263,39 @@ impl Pass {
         }
     }
 
+    /// Nothing more comes out of what is read.
+    fn has_all(&self) -> bool {
+        self.unwrap.as_ref().is_some_and(Unwrap::is_done)
+    }
+
     /// The next bytes of what is read, or its end.
     fn push(&mut self, cx: &mut Context, bytes: Option<&[u8]>, raw: bool) {
-        let out = &mut self.out;
+        let Pass {
+            unwrap, sieve, out, ..
+        } = self;
         let mut take = |piece: &[u8]| out.take(cx, piece, raw);
-        match (&mut self.sieve, bytes) {
-            (Sieve::Fields(filter), Some(bytes)) => filter.push(bytes, &mut take),
-            (Sieve::Decoded(decoded), Some(bytes)) => decoded.push(bytes, &mut take),
-            (Sieve::Decoded(decoded), None) => decoded.finish(&mut take),
+        match unwrap {
+            None => sieve.push(bytes, &mut take),
+            Some(unwrap) => {
+                unwrap.push(bytes, &mut |bytes| sieve.push(Some(bytes), &mut take));
+                if bytes.is_none() {
+                    sieve.push(None, &mut take);
+                }
+            }
+        }
+    }
+}
+
+impl Sieve {
+    fn push(&mut self, bytes: Option<&[u8]>, take: &mut impl FnMut(&[u8])) {
+        match (self, bytes) {
+            (Sieve::Fields(filter), Some(bytes)) => filter.push(bytes, take),
+            (Sieve::Decoded(decoded), Some(bytes)) => decoded.push(bytes, take),
+            (Sieve::Decoded(decoded), None) => decoded.finish(take),
             (Sieve::Fields(filter), None) => {
                 let none: [&str; 0] = [];
                 let filter = std::mem::replace(filter, HeaderFilter::new(&none, false));
-                filter.finish(&mut take);
+                filter.finish(take);
             }
         }
     }

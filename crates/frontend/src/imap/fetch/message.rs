@@ -6,7 +6,10 @@ use whimbrel_imap::{
     core::DateTime,
     encode::{BodyAnswer, FetchWriter, structure},
 };
-use whimbrel_mime::{SectionText, Span, View, Wanted, section};
+use whimbrel_mime::{
+    SectionText, Span, View, Wanted,
+    section::{self, Within},
+};
 use whimbrel_service::api::{Call, Reply, Row};
 
 use super::{
@@ -316,7 +319,14 @@ fn begin_plain(opened: &Opened, text: SectionText) -> Option<Body> {
 
 /// `None`: there is no such section.
 fn begin_section(opened: &Opened, section: &Section, partial: Option<Partial>) -> Option<Body> {
-    let (span, fields) = locate(opened, section)?;
+    let Located {
+        span,
+        fields,
+        within,
+    } = locate(opened, section)?;
+    if within.is_some() && fields.is_none() {
+        return Some(Body::sieved(Source::inside(span, within), partial));
+    }
     let Some(fields) = fields else {
         return Some(Body::span(
             opened,
@@ -330,14 +340,20 @@ fn begin_section(opened: &Opened, section: &Section, partial: Option<Partial>) -
     {
         return Some(Body::bytes(answer, partial));
     }
-    Some(Body::sieved(Source::plain(span), partial))
+    Some(Body::sieved(Source::inside(span, within), partial))
 }
 
-/// Where a section lies, and which fields of it are wanted if it is HEADER.FIELDS. `None`: there is no such section.
-pub(in super::super) fn locate<'a>(
-    opened: &Opened,
-    section: &'a Section,
-) -> Option<(Span, Option<&'a HeaderFields>)> {
+/// Where a section lies.
+pub(in super::super) struct Located<'a> {
+    pub(in super::super) span: Span,
+    /// The message under an encoding that it is in.
+    pub(in super::super) within: Option<Within>,
+    /// Which fields of it are wanted, if it is HEADER.FIELDS.
+    pub(in super::super) fields: Option<&'a HeaderFields>,
+}
+
+/// `None`: there is no such section.
+pub(in super::super) fn locate<'a>(opened: &Opened, section: &'a Section) -> Option<Located<'a>> {
     let (text, fields) = match &section.text {
         None => (SectionText::Whole, None),
         Some(WireText::Header) => (SectionText::Header, None),
@@ -346,5 +362,9 @@ pub(in super::super) fn locate<'a>(
         Some(WireText::HeaderFields(fields)) => (SectionText::Header, Some(fields)),
     };
     let found = section::resolve(&opened.summary, &section.part, text)?;
-    Some((found.span, fields))
+    Some(Located {
+        span: found.span,
+        within: found.within,
+        fields,
+    })
 }

@@ -25,7 +25,7 @@ use whimbrel_service::api::{
     Row, Since,
 };
 
-pub(super) use self::message::locate;
+pub(super) use self::message::{Located, locate};
 use self::message::{Made, Message, Written};
 use super::{
     blob::{self, AHEAD_BYTES, Opened, ReadAhead},

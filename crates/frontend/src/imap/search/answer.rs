@@ -72,15 +72,15 @@ impl Answer {
             }
             Some(returns) if !tells(returns) => true,
             Some(returns) => {
+                let modseq = modseq.then(|| modseq_of(returns, found));
+                // MODSEQ stands behind ALL, as in the examples of RFC 7162, 3.1.10: some clients read it in this order only.
+                let tells_all = returns.all && returns.partial.is_none();
+                let (before, behind) = match tells_all && !found.places.is_empty() {
+                    true => (None, modseq),
+                    false => (modseq, None),
+                };
                 if !begun {
-                    head(
-                        cx,
-                        tag,
-                        uid,
-                        modseq.then(|| modseq_of(returns, found)),
-                        returns,
-                        found,
-                    );
+                    head(cx, tag, uid, before, returns, found);
                 }
                 if let Some(range) = returns.partial {
                     return self.write_partial(cx, uid, range, found);
@@ -98,6 +98,10 @@ impl Answer {
                     return false;
                 }
                 self.text.end(&mut cx.out);
+                if let Some(modseq) = behind {
+                    cx.out.extend_from_slice(b" MODSEQ ");
+                    strings::number(&mut cx.out, modseq);
+                }
                 cx.out.extend_from_slice(b"\r\n");
                 true
             }

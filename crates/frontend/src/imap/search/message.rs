@@ -113,7 +113,11 @@ impl Message {
                     else {
                         continue;
                     };
-                    self.known.fields = searcher.finish().into_iter().map(Some).collect();
+                    // What the summary knew it knew better.
+                    let found = searcher.finish();
+                    for (known, found) in self.known.fields.iter_mut().zip(found) {
+                        known.get_or_insert(found);
+                    }
                     if let Some(result) = self.result(program) {
                         return Next::Result(result);
                     }

@@ -12,7 +12,7 @@ use whimbrel_imap::{
 use whimbrel_mime::{
     View, Wanted,
     charset::{Charset, CharsetDecoder},
-    search::{FieldKeys, FieldSearcher, Needle, Slice},
+    search::{FieldKeys, FieldSearcher, Look, Needle, Slice},
 };
 use whimbrel_service::api::{Flag, Flags, Keyword, MessageId, Row};
 
@@ -310,13 +310,13 @@ impl Program {
         view: &Mailbox,
         key: SearchKey,
         charset: Option<Charset>,
-        fields: &mut Vec<(String, Needle)>,
+        fields: &mut Vec<(String, Look, Needle)>,
     ) -> Result<Node, Outcome> {
         use SearchKey as K;
         self.keys += 1;
         let not = |node| Node::Not(Box::new(node));
-        let mut field = |name: &str, text: &[u8]| {
-            fields.push((name.to_owned(), needle(text, charset)?));
+        let mut field = |name: &str, look: Look, text: &[u8]| {
+            fields.push((name.to_owned(), look, needle(text, charset)?));
             Ok(Node::Field(fields.len() - 1))
         };
         Ok(match key {
@@ -328,6 +328,14 @@ impl Program {
                 self.saved.get_or_insert_with(places);
                 Node::Result
             }
+            K::Sequence(MessageSet::NumbersAndSaved(set)) => Node::Or(vec![
+                self.node(view, K::Sequence(MessageSet::Saved), charset, fields)?,
+                Node::Places(view.places_clipped(&MessageSet::Numbers(set), false)),
+            ]),
+            K::Uid(MessageSet::NumbersAndSaved(set)) => Node::Or(vec![
+                self.node(view, K::Uid(MessageSet::Saved), charset, fields)?,
+                Node::Places(view.places_clipped(&MessageSet::Numbers(set), true)),
+            ]),
             K::Sequence(set) => Node::Places(view.places_clipped(&set, false)),
             K::Uid(set) => Node::Places(view.places_clipped(&set, true)),
             // No message is recent (RFC 9051, 2.3.2, took \Recent away).
@@ -366,12 +374,13 @@ impl Program {
                 self.modseqs.push(modseq);
                 Node::ModSeq(modseq)
             }
-            K::Bcc(text) => field("bcc", &text)?,
-            K::Cc(text) => field("cc", &text)?,
-            K::From(text) => field("from", &text)?,
-            K::Subject(text) => field("subject", &text)?,
-            K::To(text) => field("to", &text)?,
-            K::Header(name, text) => field(&name, &text)?,
+            // "in the envelope structure's BCC field" (RFC 9051, 6.4.4), and so on.
+            K::Bcc(text) => field("bcc", Look::Addresses, &text)?,
+            K::Cc(text) => field("cc", Look::Addresses, &text)?,
+            K::From(text) => field("from", Look::Addresses, &text)?,
+            K::Subject(text) => field("subject", Look::Value, &text)?,
+            K::To(text) => field("to", Look::Addresses, &text)?,
+            K::Header(name, text) => field(&name, Look::Value, &text)?,
             K::Body(text) => {
                 self.bodies.push(needle(&text, charset)?);
                 Node::Body(self.bodies.len() - 1)
@@ -394,7 +403,7 @@ impl Program {
         view: &Mailbox,
         keys: Vec<SearchKey>,
         charset: Option<Charset>,
-        fields: &mut Vec<(String, Needle)>,
+        fields: &mut Vec<(String, Look, Needle)>,
     ) -> Result<Vec<Node>, Outcome> {
         keys.into_iter()
             .map(|key| self.node(view, key, charset, fields))
