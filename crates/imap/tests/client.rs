@@ -638,10 +638,10 @@ proptest! {
         prop_assert_eq!((&found.name[..], found.old_name.as_deref()), (name.as_str(), Some(name.as_str())));
         prop_assert_eq!(found.child_info, ["SUBSCRIBED"]);
         out.clear();
-        let values = encode::StatusValues { append_limit: 7, messages: 1, recent: 0, uid_next: 2, uid_validity: 3, unseen: 4, deleted: 5, size: 6, highest_mod_seq: 7, mailbox_id: ObjectId::new(b"F-8_a") };
+        let values = encode::StatusValues { append_limit: 7, deleted_size: 8, messages: 1, recent: 0, uid_next: 2, uid_validity: 3, unseen: 4, deleted: 5, size: 6, highest_mod_seq: 7, mailbox_id: ObjectId::new(b"F-8_a") };
         encode::status_data(&mut out, name.as_str(), &StatusItem::ALL, &values, utf8);
         let Response::MailboxStatus { mailbox, items, mailbox_id } = read_one(&out, utf8) else { panic!() };
-        prop_assert_eq!((mailbox.as_str(), items.len()), (name.as_str(), 9));
+        prop_assert_eq!((mailbox.as_str(), items.len()), (name.as_str(), 10));
         prop_assert_eq!(mailbox_id, values.mailbox_id);
         out.clear();
         encode::untagged(&mut out, encode::Kind::No, None, &words, utf8);
