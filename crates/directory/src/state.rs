@@ -138,6 +138,7 @@ impl Directory {
             Op::SetCredential {
                 account,
                 credential,
+                keeps_sessions: _,
             } => {
                 if let Some(entry) = self.accounts.get_mut(account) {
                     if broken("credential-by-arrival") {

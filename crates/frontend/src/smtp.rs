@@ -20,7 +20,7 @@ use bytes::Bytes;
 use whimbrel_mime::Parser;
 use whimbrel_service::{
     api::{
-        BLOB_CHUNK_BYTES_MAX, BlobName, Call, Date, Delivery, Entry, Event, Failure, Reply,
+        BLOB_CHUNK_BYTES_MAX, BlobName, Call, Date, Delivery, Ended, Entry, Event, Failure, Reply,
         Resolution, Target, UploadId,
     },
     machine::Now,
@@ -103,6 +103,8 @@ pub struct SmtpSession {
     notes: std::collections::VecDeque<Note>,
     /// The command that is being answered, and since when, by the monotonic clock.
     answering: Option<(&'static str, u64)>,
+    /// Whoever has logged in may send nothing more.
+    ended: Option<Ended>,
     /// Another session takes the mail.
     relays: bool,
     /// To be given out when all that was said has gone out.
@@ -194,6 +196,7 @@ impl SmtpSession {
             closed: false,
             notes: std::collections::VecDeque::new(),
             answering: None,
+            ended: None,
             relays: false,
             handover: None,
         }
@@ -444,6 +447,12 @@ impl SmtpSession {
     /// one reply, and 250 would take a recipient on who gets nothing, so the whole is refused before anything is accepted.
     fn finished(&mut self, now: Now, blob: BlobName, data: &DataSummary) -> Option<Action> {
         let message = self.message.take()?;
+        if let Some(why) = self.ended {
+            let refusal = Refusal::new(554, Enhanced(7, 0), why.text());
+            self.answer_data(now, DataAnswer::Whole(Err(refusal)));
+            let upload = blob.upload;
+            return self.call(Pending::Abort, Call::BlobAbort { upload });
+        }
         let open_end = message.parser.has_open_end();
         let summary = message.parser.finish();
         let id = entry_id(&blob.upload);
@@ -553,6 +562,7 @@ fn close_text(reason: CloseReason) -> &'static str {
         CloseReason::TooManyAuthFailures => "too many failed logins",
         CloseReason::TooMuchData => "too much data",
         CloseReason::ShuttingDown => "shutting down",
+        CloseReason::LoggedOut => "logged out by the server",
     }
 }
 
@@ -641,8 +651,13 @@ impl Session for SmtpSession {
     }
 
     fn on_event(&mut self, now: Now, event: Event) {
-        if event == Event::Shutdown {
-            self.machine.shut_down(time(now));
+        match event {
+            Event::Changed => {}
+            Event::Shutdown => self.machine.shut_down(time(now)),
+            Event::Ended(why) => {
+                self.ended = Some(why);
+                self.machine.log_out(time(now), why.text());
+            }
         }
     }
 

@@ -378,6 +378,9 @@ impl<S: Store> Driver<S> {
                 self.interrupt();
             }
             to => {
+                if matches!(call, Call::Authenticate(_) | Call::ScramFinish(_)) {
+                    self.registered.asks();
+                }
                 self.naming = matches!(
                     &call,
                     Call::Accept(_)

@@ -737,6 +737,37 @@ pub const CHANGES_PER_CALL_MAX: usize = 1024;
 pub enum Event {
     /// The watched mailbox has changed: ask for [`MailboxCall::Changes`] when the protocol allows it.
     Changed,
-    /// The server stops, or the account was removed: say goodbye.
+    /// The server stops, or serves the account no more: say goodbye.
     Shutdown,
+    /// Whoever has logged in may not be here any more: say why, and do nothing more for him.
+    Ended(Ended),
+}
+
+/// Why the sessions of an account end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It has another password than the one they logged in with.
+    PasswordChanged,
+    /// It is gone.
+    AccountRemoved,
+}
+
+impl Ended {
+    /// For the client.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Ended::PasswordChanged => "The password was changed, log in again",
+            Ended::AccountRemoved => "The account was removed",
+        }
+    }
+
+    /// For the log.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Ended::PasswordChanged => "password changed",
+            Ended::AccountRemoved => "account removed",
+        }
+    }
 }

@@ -137,8 +137,8 @@ struct Running {
     coming: Coming,
     /// Its rows.
     theirs: Directory,
-    /// Accounts to purge when the removal is durable.
-    purges: BTreeMap<Ticket, Vec<AccountId>>,
+    /// What follows from a commit when it is durable.
+    follows: BTreeMap<Ticket, Vec<Output>>,
     left_to: rising::LeftTo,
     /// What it does of itself when it has read all, and has not done yet since a commit was refused a moment ago.
     begins: bool,
@@ -290,14 +290,13 @@ impl DirectoryOwner {
         let Phase::Running(running) = &mut self.state else {
             return;
         };
-        let purges = running.purges.remove(&ticket);
+        let follows = running.follows.remove(&ticket);
         if done {
             if !running.failed {
                 running.shipping.committed(now, ticket);
                 running.young &= running.growing.is_none_or(|after| after > ticket);
             }
-            let purges = purges.into_iter().flatten();
-            self.out.extend(purges.map(Output::Purge));
+            self.out.extend(follows.into_iter().flatten());
             running.gate.committed(ticket, &mut self.out);
         } else {
             running.failed = true;
@@ -457,7 +456,11 @@ impl DirectoryOwner {
                 address,
                 verifier,
                 scram,
-            } => directory.plan_set_credential(&address, Credential { verifier, scram }),
+                keeps_sessions,
+            } => {
+                let credential = Credential { verifier, scram };
+                directory.plan_set_credential(&address, credential, keeps_sessions)
+            }
             AdminCall::AddAlias { from, to } => directory.plan_add_alias(&from, &to),
             AdminCall::RemoveAlias { from, to } => {
                 directory.plan_remove_alias(&from, to.as_deref())
@@ -590,7 +593,7 @@ impl Running {
             gate: Gate::default(),
             coming,
             theirs,
-            purges: BTreeMap::new(),
+            follows: BTreeMap::new(),
             left_to: BTreeMap::new(),
             begins: true,
             gone: Vec::new(),
@@ -619,9 +622,9 @@ impl Running {
         };
         let reserved = self.log.reserve(now, count);
         let (batch, mut commit) = self.log.seal(&reserved, vec![section], Vec::new());
-        let purges = self.apply(&batch, ops, &mut commit.mutations);
-        if !purges.is_empty() {
-            self.purges.insert(ticket, purges);
+        let follows = self.apply(&batch, ops, &mut commit.mutations);
+        if !follows.is_empty() {
+            self.follows.insert(ticket, follows);
         }
         let then = Then::own(&commit, self.log.hash());
         self.shipping.committing(ticket, then);

@@ -10,7 +10,7 @@ use whimbrel_directory::{Directory, Op};
 use whimbrel_replication::wire::{Batches, Frame, Hello, Room};
 use whimbrel_service::{
     admin::AdminCall,
-    api::{AccountId, Call, Reply},
+    api::{AccountId, Call, Ended, Reply},
     auth::{self, Authenticator},
     directory::{Config, DirectoryOwner},
     log::JOINING_KEY,
@@ -72,6 +72,8 @@ struct Bench {
     fails: u32,
     /// Who was answered.
     answered: Vec<RequestId>,
+    /// Whose sessions end.
+    ended: Vec<(AccountId, Ended)>,
 }
 
 impl Bench {
@@ -96,6 +98,7 @@ impl Bench {
             raises: false,
             fails: 0,
             answered: Vec::new(),
+            ended: Vec::new(),
         };
         bench.poll();
         bench
@@ -150,6 +153,7 @@ impl Bench {
                     }
                 }
                 Output::AdminReply(request, _) => self.answered.push(request),
+                Output::EndSessions(account, why) => self.ended.push((account, why)),
                 Output::Birth(account, standing) => self.standings.push((account, standing)),
                 Output::Peer(PeerOutput::LoadLogs { ticket, .. }) => {
                     self.handle(Input::Peer(PeerInput::Logs(ticket, Vec::new())));
@@ -664,4 +668,59 @@ fn one_node_raises_what_another_one_brings_forward() {
         [60],
         "first of the remover, then of the other one, then of this one"
     );
+}
+
+/// Sessions end with what they rest on, when that is durable, whoever changed it; and stay where the administrator wants it.
+#[test]
+fn sessions_end_with_the_password_and_with_the_account() {
+    let peer = Incarnation::from_hash(5);
+    let mut config = Config::alone(Incarnation::from_hash(9), 9);
+    config.peers = [peer].into();
+    let mut bench = Bench::with(config, rows());
+    let set = |keeps_sessions: bool| {
+        let address = ADDRESS.to_owned();
+        let (verifier, scram) = ("new".to_owned(), None);
+        let call = AdminCall::SetVerifier {
+            address,
+            verifier,
+            scram,
+            keeps_sessions,
+        };
+        Input::Admin(RequestId(1), call)
+    };
+    let changed = (AccountId(FIRST), Ended::PasswordChanged);
+    bench.holds_commits = true;
+    bench.handle(set(false));
+    assert_eq!(bench.ended, [], "it may be lost still");
+    bench.let_go();
+    assert_eq!(std::mem::take(&mut bench.ended), [changed]);
+    bench.handle(set(true));
+    assert_eq!(bench.ended, []);
+
+    let op = |account, keeps_sessions: Option<bool>| {
+        whimbrel_directory::op::encode(&[Op::SetCredential {
+            account,
+            credential: "theirs".into(),
+            keeps_sessions,
+        }])
+    };
+    let gone = whimbrel_directory::op::encode(&[Op::RemoveAccount {
+        account: SECOND,
+        seen: vec![Dot::new(Incarnation::from_hash(2), 1)],
+    }]);
+    bench.link(peer);
+    // The first is older than the password that was set here: nothing changes.
+    let all = vec![
+        op(FIRST, None),
+        op(SECOND, Some(true)),
+        op(SECOND, None),
+        gone,
+    ];
+    bench.batches(peer, all);
+    let second = AccountId(SECOND);
+    let expected = [
+        (second, Ended::PasswordChanged),
+        (second, Ended::AccountRemoved),
+    ];
+    assert_eq!(bench.ended, expected);
 }

@@ -864,6 +864,7 @@ fn logins_are_checked_cached_and_throttled() {
         address: "anne@example.org".into(),
         verifier: format!("{VERIFIER_PREFIX}new"),
         scram: None,
+        keeps_sessions: false,
     };
     assert_eq!(world.admin(set), AdminReply::Done);
     assert!(matches!(
@@ -992,6 +993,7 @@ fn salts_of_names_that_do_not_exist_stay_as_they_are() {
         address: "bob@example.org".into(),
         verifier: "y".into(),
         scram: None,
+        keeps_sessions: false,
     };
     assert_eq!(world.admin(set), AdminReply::Done);
     assert_ne!(ask(&mut world, "bob@example.org").0, [3; 16]);

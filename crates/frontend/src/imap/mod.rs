@@ -51,7 +51,7 @@ use whimbrel_imap::{
     encode::{self, Kind},
 };
 use whimbrel_service::{
-    api::{AccountId, Call, Event, Reply},
+    api::{AccountId, Call, Ended, Event, Reply},
     machine::Now,
 };
 
@@ -64,7 +64,7 @@ use self::{
     sync::{Sync, SyncStep},
     task::{Expect, Header, Outcome, Step, Task, Telling, Wake},
 };
-use crate::session::{Action, Handover, Note, Peer, Session, Tls};
+use crate::session::{Action, ENDED_MICROS, Handover, Note, Peer, Session, Tls};
 
 /// The machine of one IMAP connection.
 pub struct ImapSession {
@@ -94,6 +94,8 @@ pub struct ImapSession {
     sending: bool,
     eof: bool,
     shutdown: bool,
+    /// Whoever has logged in may not be here any more: why, and when the session ends whatever is under way.
+    ended: Option<(Ended, u64)>,
     bad_commands: u32,
     began: u64,
     /// When the client last sent or took something.
@@ -177,6 +179,7 @@ impl ImapSession {
             sending: false,
             eof: false,
             shutdown: false,
+            ended: None,
             bad_commands: 0,
             began: now.mono_micros,
             active: now.mono_micros,
@@ -278,6 +281,15 @@ impl ImapSession {
         self.next_call = undo;
     }
 
+    /// Why the session ends by the server's will, if it does: for the client, and for the log.
+    fn last_words(&self) -> Option<(&'static str, &'static str)> {
+        let shutdown = self
+            .shutdown
+            .then_some(("Server is shutting down", "shutdown"));
+        let ended = self.ended.map(|(why, _)| (why.text(), why.word()));
+        ended.or(shutdown)
+    }
+
     /// Last words.
     fn bye(&mut self, text: &str, reason: &'static str) {
         encode::untagged(&mut self.cx.out, Kind::Bye, None, text, self.cx.utf8);
@@ -303,8 +315,14 @@ impl ImapSession {
         self.stage = Stage::Abandon(undo);
     }
 
-    /// When the session ends for lack of progress.
+    /// When the session ends for lack of progress, or because whoever has logged in may not be here any more.
     fn limit(&self) -> Option<u64> {
+        let is_over = matches!(self.stage, Stage::Abandon(_) | Stage::Closed);
+        let ends = self.ended.map(|(_, until)| until).filter(|_| !is_over);
+        self.waits_until().into_iter().chain(ends).min()
+    }
+
+    fn waits_until(&self) -> Option<u64> {
         let limits = &self.cx.limits;
         let idle = |seconds: u64| self.active.saturating_add(seconds * 1_000_000);
         let login = || {
@@ -344,8 +362,8 @@ impl ImapSession {
     fn advance(&mut self) -> bool {
         let now = self.cx.now.mono_micros;
         match &self.running {
-            None if self.shutdown => {
-                self.bye("Server is shutting down", "shutdown");
+            None if let Some((text, reason)) = self.last_words() => {
+                self.bye(text, reason);
                 true
             }
             None => self.read(),
@@ -355,8 +373,8 @@ impl ImapSession {
                     true
                 }
                 Phase::Task(_, Waits::Reply) => false,
-                Phase::Task(_, Waits::Input(_)) if self.shutdown => {
-                    self.bye("Server is shutting down", "shutdown");
+                Phase::Task(_, Waits::Input(_)) if let Some((text, reason)) = self.last_words() => {
+                    self.bye(text, reason);
                     true
                 }
                 Phase::Task(_, Waits::Input(Expect::Done | Expect::StillDone))
@@ -687,8 +705,12 @@ impl Session for ImapSession {
         }
     }
 
-    fn on_event(&mut self, _now: Now, event: Event) {
+    fn on_event(&mut self, now: Now, event: Event) {
         match event {
+            Event::Ended(why) => {
+                let until = now.mono_micros.saturating_add(ENDED_MICROS);
+                self.ended.get_or_insert((why, until));
+            }
             Event::Changed => {
                 self.cx.has_changed = true;
                 if let Some(view) = &mut self.cx.view {
@@ -714,6 +736,11 @@ impl Session for ImapSession {
         self.cx.now = now;
         if self.limit().is_none_or(|limit| now.mono_micros < limit) {
             return;
+        }
+        if let Some((why, until)) = self.ended
+            && until <= now.mono_micros
+        {
+            return self.abandon(why.word());
         }
         if self.sending
             || matches!(

@@ -383,3 +383,25 @@ fn strangers_do_not_stay() {
     world.wait(200);
     world.script("C: NOOP\nS: 250 2.0.0 OK\nopen");
 }
+
+/// A message whose bytes were coming is not sent any more.
+#[test]
+fn nobody_sends_after_the_password_was_changed() {
+    let mut world = world();
+    world.script("submit anne\nended\nS: 421 4.7.0 The password was changed, log in again\nclosed");
+    world.script(&format!(
+        "submit anne
+         C: MAIL FROM:<anne@example.org>
+         S: 250 2.1.0 Sender OK
+         {TO_BOB}C: From: anne@example.org
+         ended
+         open
+         C:
+         C: text
+         C: .
+         S: 554 5.7.0 The password was changed, log in again
+         S: 421 4.7.0 The password was changed, log in again
+         closed"
+    ));
+    assert_eq!(world.bodies(BOB, "INBOX"), [""; 0]);
+}
