@@ -55,6 +55,7 @@ pub(crate) fn sessions<S: Store>(
         );
         let connection = Connection {
             session,
+            address,
             protocol: Protocol::Imap,
             registered,
             place,

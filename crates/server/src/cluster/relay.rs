@@ -716,6 +716,7 @@ fn admit<S: Store>(
     let session = (context.resume)(peer, account, &at);
     let connection = Connection {
         session: session.ok_or("the session makes no sense")?,
+        address,
         protocol,
         registered,
         place,

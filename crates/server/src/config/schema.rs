@@ -439,11 +439,15 @@ schema! {
         /// Connections, all protocols together: each costs memory and a file descriptor. Never so many that fewer than 256 descriptors (or half of them all) are left, in a cluster
         /// with `cluster.relays_max` and `cluster.relayed_max`: all three get the same part then.
         connections_max: usize = "20000", "10" ..= "1000000";
+        /// Of these, SMTP, which has places of its own: mail cannot take those of users, nor users those of mail. 0: a quarter. Never more than half of those for which
+        /// there are descriptors. LMTP has an eighth.
+        smtp_connections_max: usize = "0", "0" ..= "1000000";
         /// Connections of one client address (IPv6: of a /64), so that one client cannot take all places.
         connections_per_address_max: usize = "2000", "1" ..= "1000000";
-        /// IMAP, POP3 and submission connections that have not logged in: strangers cannot take all places.
+        /// IMAP, POP3 and submission connections that have not logged in: strangers cannot take all places. When all of theirs are taken, who comes has the place of
+        /// the oldest of the network that has most. When half of them are, those go that have not logged in after 10 s. So it is with SMTP, where all are strangers.
         unauthenticated_max: usize = "2000", "1" ..= "1000000";
-        /// Of these, connections of one client address (IPv6: of a /64). 0: an eighth of them, and at least 8. Of a /48: two of these, or a quarter.
+        /// Of these, and of those of SMTP, connections of one client address (IPv6: of a /64). 0: an eighth of them, and at least 8. Of a /48: two of these, or a quarter.
         unauthenticated_per_address_max: usize = "0", "0" ..= "1000000";
         /// IMAP, POP3 and submission connections of one account.
         connections_per_account_max: usize = "200", "1" ..= "100000";
