@@ -383,6 +383,16 @@ impl Directory {
         })
     }
 
+    /// Living accounts in the order of their keys, from this one on and round.
+    pub fn accounts_from(&self, key: &AccountKey) -> impl Iterator<Item = (AccountKey, &Account)> {
+        let all = self
+            .accounts
+            .range(*key..)
+            .chain(self.accounts.range(..*key));
+        let living = all.filter(|(_, account)| !account.exists.is_empty());
+        living.map(|(key, account)| (*key, account))
+    }
+
     /// The greatest UIDVALIDITY that is known of an account, also of one that was removed.
     #[must_use]
     pub fn given(&self, key: &AccountKey) -> Option<u32> {

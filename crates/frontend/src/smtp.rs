@@ -20,8 +20,8 @@ use bytes::Bytes;
 use whimbrel_mime::Parser;
 use whimbrel_service::{
     api::{
-        BLOB_CHUNK_BYTES_MAX, BlobName, Call, Date, Delivery, Ended, Entry, Event, Failure, Reply,
-        Resolution, Target, UploadId,
+        Asker, BLOB_CHUNK_BYTES_MAX, BlobName, Call, Date, Delivery, Ended, Entry, Event, Failure,
+        Reply, Resolution, Target, UploadId,
     },
     machine::Now,
     queue::entry_id,
@@ -253,7 +253,17 @@ impl SmtpSession {
                         Some(mailbox.domain().as_str().to_owned()),
                     ),
                 };
-                return self.call(Pending::Resolve, Call::Resolve { local, domain });
+                let asker = match (self.role, self.client.account) {
+                    (Role::Lmtp, _) => Asker::Front,
+                    (_, Some(account)) => Asker::Account(account),
+                    (_, None) => Asker::Stranger(self.client.peer.address),
+                };
+                let call = Call::Resolve {
+                    local,
+                    domain,
+                    asker,
+                };
+                return self.call(Pending::Resolve, call);
             }
             Output::DataBegin(envelope) => {
                 let parser = Box::new(Parser::new(&self.limits.mime));
@@ -423,6 +433,18 @@ impl SmtpSession {
             }
             Reply::Resolved(Resolution::NotOurs) => Err(Refusal::relay_denied()),
             Reply::Resolved(Resolution::Loop) => Err(Refusal::mail_loop()),
+            Reply::Failed(Failure::Throttled) if self.client.account.is_some() => {
+                Err(Refusal::new(
+                    450,
+                    Enhanced(7, 1),
+                    "You have named too many recipients, try again later",
+                ))
+            }
+            Reply::Failed(Failure::Throttled) => Err(Refusal::new(
+                450,
+                Enhanced(7, 1),
+                "Too many unknown recipients from your address, try again later",
+            )),
             _ => Err(Refusal::try_later()),
         };
         self.answered(now);

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsConnector;
 use whimbrel_frontend::session::Peer;
 use whimbrel_service::{
-    api::{Authenticate, BlobName, BlobRange, Event},
+    api::{Asker, Authenticate, BlobName, BlobRange, Event},
     machine::{Input, Now},
 };
 use whimbrel_storage::memory::MemoryStore;
@@ -51,6 +51,7 @@ impl Toy {
                 self.actions.push_back(Action::Call(Call::Resolve {
                     local: "anne".to_owned(),
                     domain: None,
+                    asker: Asker::Front,
                 }));
             }
             ["LOGIN"] => self

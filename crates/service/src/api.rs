@@ -46,6 +46,8 @@ pub enum Call {
         local: String,
         /// The domain as the client gave it; `None` for `<Postmaster>`.
         domain: Option<String>,
+        /// Who asks.
+        asker: Asker,
     },
     /// Something about one account's mail. Answered by the [`Reply`] that the call names.
     Mailbox {
@@ -158,6 +160,17 @@ pub struct BlobRange {
 
 /// Most bytes in one blob write or read: what a session holds of a body at a time.
 pub const BLOB_CHUNK_BYTES_MAX: usize = 64 * 1024;
+
+/// Who asks for a recipient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// A server in front, which is trusted.
+    Front,
+    /// Anybody, from there: if too many recipients that it named were unknown, it is not answered ([`Failure::Throttled`]).
+    Stranger(IpAddr),
+    /// An account that sends: its recipients are counted, and [`Failure::Throttled`] if there were too many.
+    Account(AccountId),
+}
 
 /// A login to check.
 pub struct Authenticate {

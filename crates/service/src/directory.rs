@@ -19,7 +19,7 @@ use whimbrel_storage::Mutation;
 
 use crate::{
     admin::{AccountLine, AdminCall, AdminReply},
-    api::{Call, Failure, Reply, Resolution, Target},
+    api::{Asker, Call, Failure, Reply, Resolution, Target},
     auth::{Authenticator, Known},
     figures::Figures,
     gate::Gate,
@@ -35,6 +35,7 @@ use crate::{
     saslprep::saslprep,
     senders::{self, Senders},
     stamps::Stamps,
+    tally::Tally,
 };
 
 /// With more domains than this a login without a domain leads nowhere: each is tried, and strangers ask.
@@ -78,6 +79,43 @@ impl Config {
     }
 }
 
+/// What bounds how many addresses strangers find out by naming recipients. Keys in `[smtp]`.
+#[derive(Clone, Debug)]
+pub struct ProbeLimits {
+    /// Unknown recipients of one peer (an IPv4 address or an IPv6 /64) within the window, over all its connections, before it is not answered.
+    /// `smtp.unknown_recipients_per_address_max`.
+    pub unknown_max: u32,
+    /// How long they count, in seconds. `smtp.unknown_recipients_window`.
+    pub window_seconds: u64,
+    /// Peers that are remembered. `auth.peers_max`.
+    pub peers_max: usize,
+}
+
+impl Default for ProbeLimits {
+    fn default() -> Self {
+        ProbeLimits {
+            unknown_max: 200,
+            window_seconds: 3600,
+            peers_max: 16 * 1024,
+        }
+    }
+}
+
+/// Recipients that nobody knows, by who named them.
+struct Probes {
+    unknown_max: u32,
+    tally: Tally,
+}
+
+impl Probes {
+    fn new(limits: &ProbeLimits) -> Self {
+        Probes {
+            unknown_max: limits.unknown_max,
+            tally: Tally::new(limits.peers_max, limits.window_seconds),
+        }
+    }
+}
+
 /// The directory's owner.
 pub struct DirectoryOwner {
     config: Config,
@@ -86,6 +124,7 @@ pub struct DirectoryOwner {
     state: Phase,
     authenticator: Authenticator,
     senders: Senders,
+    probes: Probes,
     /// Nodes to which there is a stream.
     links: BTreeSet<Incarnation>,
     /// Nodes of whose logs there is no more than is here.
@@ -164,6 +203,7 @@ impl DirectoryOwner {
             state: Phase::Loading(Loading::new(Ticket(0))),
             authenticator,
             senders: Senders::new(senders::Limits::default()),
+            probes: Probes::new(&ProbeLimits::default()),
             links: BTreeSet::new(),
             closed: Ends::new(),
             reads: BTreeMap::new(),
@@ -182,6 +222,13 @@ impl DirectoryOwner {
     #[must_use]
     pub fn with_senders(mut self, limits: senders::Limits) -> Self {
         self.senders = Senders::new(limits);
+        self
+    }
+
+    /// With these bounds on what strangers find out.
+    #[must_use]
+    pub fn with_probes(mut self, limits: &ProbeLimits) -> Self {
+        self.probes = Probes::new(limits);
         self
     }
 
@@ -334,6 +381,7 @@ impl DirectoryOwner {
             state: Phase::Running(running),
             authenticator,
             senders,
+            probes,
             next_ticket,
             out,
             ..
@@ -346,8 +394,15 @@ impl DirectoryOwner {
         }
         match call {
             Call::Authenticate(ask) => {
-                let known = running.known(&ask.login);
-                authenticator.begin(now, request, ask, known, &mut ticket_from(next_ticket), out);
+                let looked = running.looked_up(&ask.login, authenticator);
+                authenticator.begin(
+                    now,
+                    request,
+                    ask,
+                    looked,
+                    &mut ticket_from(next_ticket),
+                    out,
+                );
             }
             Call::ScramBegin { login, peer } => {
                 let (known, made_up) = running.known_or_made_up(&login, authenticator);
@@ -374,8 +429,26 @@ impl DirectoryOwner {
                 };
                 running.gate.reply(Output::Reply(request, reply), out);
             }
-            Call::Resolve { local, domain } => {
+            Call::Resolve {
+                local,
+                domain,
+                asker,
+            } => {
+                let seconds = now.mono_micros / 1_000_000;
+                probes.tally.forget(seconds);
+                let may_ask = match asker {
+                    Asker::Front => true,
+                    Asker::Stranger(peer) => probes.tally.of(peer) < probes.unknown_max,
+                    Asker::Account(account) => senders.recipient(now, account),
+                };
+                if !may_ask {
+                    let reply = Reply::Failed(Failure::Throttled);
+                    return out.push_back(Output::Reply(request, reply));
+                }
                 let reply = running.resolve(&local, domain.as_deref());
+                if let (Resolution::NoSuchUser, Asker::Stranger(peer)) = (&reply, asker) {
+                    probes.tally.count(seconds, peer);
+                }
                 running
                     .gate
                     .reply(Output::Reply(request, Reply::Resolved(reply)), out);

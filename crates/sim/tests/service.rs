@@ -6,9 +6,9 @@ use whimbrel_crdt::Incarnation;
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
     api::{
-        AccountId, Authenticate, BlobName, Call, Changes, Date, Delivery, Entry, Event, Failure,
-        Flag, FlagChange, Flags, MailboxCall, MailboxName, NewMail, Reply, Resolution, Row,
-        Selected, SessionId, Status,
+        AccountId, Asker, Authenticate, BlobName, Call, Changes, Date, Delivery, Entry, Event,
+        Failure, Flag, FlagChange, Flags, MailboxCall, MailboxName, NewMail, Reply, Resolution,
+        Row, Selected, SessionId, Status,
     },
     content::Content,
     machine::RequestId,
@@ -911,6 +911,7 @@ fn addresses_resolve() {
     let mut resolve = |local: &str, domain: Option<&str>| match world.call(Call::Resolve {
         local: local.into(),
         domain: domain.map(Into::into),
+        asker: Asker::Front,
     }) {
         Reply::Resolved(Resolution::Local(targets)) => targets
             .iter()
