@@ -154,6 +154,8 @@ struct Message {
     header: Option<submission::Header>,
     /// Fields that only the sender keeps.
     blind: Vec<u8>,
+    /// A user sends it again, who may have it from whom it goes to: what says where it was is no sign of a loop.
+    resent: bool,
     /// Storing failed: the rest is read and forgotten, and the end is answered with this.
     failed: Option<Refusal>,
 }
@@ -274,6 +276,7 @@ impl SmtpSession {
                     header: (self.role == Role::Submission)
                         .then(|| submission::Header::new(self.limits.submission.header_bytes_max)),
                     blind: Vec::new(),
+                    resent: false,
                     failed: None,
                 });
                 return self.call(Pending::Create, Call::BlobCreate(None));
@@ -478,7 +481,10 @@ impl SmtpSession {
         let open_end = message.parser.has_open_end();
         let summary = message.parser.finish();
         let id = entry_id(&blob.upload);
-        let verdicts = self.loops(&data.delivered_to);
+        let verdicts = match message.resent {
+            true => vec![Ok(()); self.recipients.len()],
+            false => self.loops(&data.delivered_to),
+        };
         let looping = verdicts.iter().any(Result::is_err);
         if verdicts.iter().all(Result::is_err) || (looping && self.role != Role::Lmtp) {
             self.answer_data(now, DataAnswer::Whole(Err(Refusal::mail_loop())));

@@ -16,6 +16,7 @@ use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     sync::Notify,
 };
+use whimbrel_cluster::socket;
 use whimbrel_frontend::session::{Peer, Resume, Session};
 use whimbrel_mailbox::AccountId;
 
@@ -442,6 +443,10 @@ fn site(client: IpAddr) -> IpAddr {
     }
 }
 
+/// A client on whose stream nothing comes for so long is probed: one that is gone without a word holds a place. Those in IDLE hear from us before, so that a
+/// telephone is not woken twice.
+const PROBED_AFTER: Duration = Duration::from_secs(5 * 60);
+
 /// A descriptor to be given up when there is no other.
 fn spare() -> Option<File> {
     File::open("/dev/null").ok()
@@ -546,7 +551,7 @@ impl<S: Store> Listener<S> {
 
     pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, address: IpAddr, place: Place) {
         // Answers are written whole: Nagle's algorithm would only hold their ends back.
-        if stream.set_nodelay(true).is_err() {
+        if socket::prepare(&stream, PROBED_AFTER).is_err() {
             return;
         }
         let passes = self.context.relays.is_some() && self.registry.is_draining();

@@ -66,6 +66,9 @@ use self::{
 };
 use crate::session::{Action, ENDED_MICROS, Handover, Note, Peer, Session, Tls};
 
+/// Of a client in IDLE: the least time after which translators of addresses forget a connection is five minutes.
+const STILL_HERE_MICROS: u64 = 4 * 60 * 1_000_000;
+
 /// The machine of one IMAP connection.
 pub struct ImapSession {
     decoder: Decoder,
@@ -90,8 +93,12 @@ pub struct ImapSession {
     logged_out: bool,
     /// Tagged answers wait in the output: they go out before a call is waited for.
     answered: bool,
-    /// Output was given out and not yet asked for more: since when, by the monotonic clock.
+    /// Output was given out and not yet asked for more.
     sending: bool,
+    /// When output was last given out, by the monotonic clock.
+    sent: u64,
+    /// It was given out unasked, to keep the way open: that the client takes it does not say that somebody is there.
+    keeps_open: bool,
     eof: bool,
     shutdown: bool,
     /// Whoever has logged in may not be here any more: why, and when the session ends whatever is under way.
@@ -177,6 +184,8 @@ impl ImapSession {
             logged_out: false,
             answered: false,
             sending: false,
+            sent: now.mono_micros,
+            keeps_open: false,
             eof: false,
             shutdown: false,
             ended: None,
@@ -210,6 +219,7 @@ impl ImapSession {
 
     fn send(&mut self) -> Option<Action> {
         self.sending = true;
+        self.sent = self.cx.now.mono_micros;
         self.answered = false;
         self.cx.sends += 1;
         let out = std::mem::take(&mut self.cx.out);
@@ -334,7 +344,7 @@ impl ImapSession {
             Stage::Closing(_) => Some(idle(limits.stall_seconds_max)),
             Stage::StartTls | Stage::Handshake => Some(login()),
             Stage::Greeting | Stage::Open if self.sending => {
-                let stall = idle(limits.stall_seconds_max);
+                let stall = self.sent.max(self.active) + limits.stall_seconds_max * 1_000_000;
                 Some(if self.cx.account.is_none() {
                     stall.min(login())
                 } else {
@@ -356,6 +366,17 @@ impl ImapSession {
         };
         let view = self.cx.view.as_ref()?;
         view.dirty.then_some(self.cx.asks_from)
+    }
+
+    /// When a client in IDLE is told that the server is there: translators of addresses forget a connection on which nothing goes (RFC 2177 leaves that to clients,
+    /// and many do nothing for half an hour).
+    fn still_here_at(&self) -> Option<u64> {
+        let phase = &self.running.as_ref()?.phase;
+        let Phase::Task(_, Waits::Input(Expect::Done | Expect::StillDone)) = phase else {
+            return None;
+        };
+        let since = self.sent.max(self.active);
+        (!self.sending).then_some(since.saturating_add(STILL_HERE_MICROS))
     }
 
     /// Does the next thing there is to do in [`Stage::Open`]; says whether there may be more.
@@ -381,6 +402,13 @@ impl ImapSession {
                     if self.asks_from().is_some_and(|from| from <= now) =>
                 {
                     self.step(Wake::Changed);
+                    true
+                }
+                Phase::Task(_, Waits::Input(Expect::Done | Expect::StillDone))
+                    if self.still_here_at().is_some_and(|at| at <= now) =>
+                {
+                    encode::untagged(&mut self.cx.out, Kind::Ok, None, "Still here", self.cx.utf8);
+                    (self.sent, self.keeps_open) = (now, true);
                     true
                 }
                 Phase::Task(_, Waits::Input(_)) => self.read(),
@@ -761,7 +789,9 @@ impl Session for ImapSession {
 
     fn deadline(&self) -> Option<u64> {
         let asks_from = self.asks_from().filter(|from| *from > 0 && !self.sending);
-        self.limit().into_iter().chain(asks_from).min()
+        let still_here = self.still_here_at();
+        let limit = self.limit();
+        limit.into_iter().chain(asks_from).chain(still_here).min()
     }
 
     fn wants_input(&self) -> bool {
@@ -791,7 +821,7 @@ impl Session for ImapSession {
 
     fn poll(&mut self, now: Now) -> Option<Action> {
         self.cx.now = now;
-        if std::mem::take(&mut self.sending) {
+        if std::mem::take(&mut self.sending) && !std::mem::take(&mut self.keeps_open) {
             self.active = now.mono_micros;
         }
         loop {
