@@ -22,7 +22,7 @@ mod outbox;
 mod pack;
 mod places;
 mod relay;
-mod socket;
+pub mod socket;
 mod stream;
 mod token;
 mod transport;

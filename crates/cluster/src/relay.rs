@@ -140,7 +140,7 @@ impl Relays {
     async fn open_to(&self, peer: &Peer, head: &[u8]) -> io::Result<RelayStream> {
         let opened = timeout(OPEN_TIME_MAX, async {
             let tcp = TcpStream::connect(&peer.address).await?;
-            socket::prepare(&tcp)?;
+            socket::prepare(&tcp, socket::PROBED_AFTER)?;
             let server = ServerName::try_from(peer.name.to_string()).map_err(io::Error::other)?;
             let config = Arc::clone(&self.client);
             let mut stream = TlsConnector::from(config).connect(server, tcp).await?;

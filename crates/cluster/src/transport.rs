@@ -468,7 +468,7 @@ impl Inner {
     async fn reach(&self, peer: &Peer) -> Result<TlsStream<TcpStream>, Ended> {
         let connected = timeout(CONNECT_TIME_MAX, async {
             let tcp = TcpStream::connect(&peer.address).await?;
-            socket::prepare(&tcp)?;
+            socket::prepare(&tcp, socket::PROBED_AFTER)?;
             let name = ServerName::try_from(peer.name.to_string()).map_err(io::Error::other)?;
             TlsConnector::from(Arc::clone(&self.client))
                 .connect(name, tcp)
@@ -478,7 +478,7 @@ impl Inner {
     }
 
     async fn accepted(&self, tcp: TcpStream, place: Place) -> Result<(), Ended> {
-        socket::prepare(&tcp)?;
+        socket::prepare(&tcp, socket::PROBED_AFTER)?;
         let accepting = TlsAcceptor::from(Arc::clone(&self.server)).accept(tcp);
         let mut stream = timeout(CONNECT_TIME_MAX, accepting).await.map_err(late)??;
         let connection = stream.get_ref().1;

@@ -72,6 +72,9 @@ pub enum Op {
         /// What is kept of it.
         #[n(1)]
         credential: Credential,
+        /// Sessions that are logged in stay. Earlier versions neither say it nor know it.
+        #[n(2)]
+        keeps_sessions: Option<bool>,
     },
     /// Mail for `from` goes to `to`, too.
     #[n(5)]

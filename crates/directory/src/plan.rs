@@ -152,7 +152,7 @@ impl Directory {
         ))
     }
 
-    /// Plans a new password.
+    /// Plans a new password; `keeps_sessions`: those that are logged in stay.
     ///
     /// # Errors
     /// When there is no such account.
@@ -160,12 +160,14 @@ impl Directory {
         &self,
         address: &str,
         credential: impl Into<Credential>,
+        keeps_sessions: bool,
     ) -> Result<Vec<Op>, Refusal> {
         let address = parse(address, Address::parse)?;
         let (account, _) = self.holder(&address).ok_or(Refusal::NoAccount(address))?;
         Ok(vec![Op::SetCredential {
             account,
             credential: credential.into(),
+            keeps_sessions: keeps_sessions.then_some(true),
         }])
     }
 

@@ -138,6 +138,7 @@ impl Directory {
             Op::SetCredential {
                 account,
                 credential,
+                keeps_sessions: _,
             } => {
                 if let Some(entry) = self.accounts.get_mut(account) {
                     if broken("credential-by-arrival") {
@@ -380,6 +381,16 @@ impl Directory {
                     Some((*key, self.accounts.get(key)?, place > 0))
                 })
         })
+    }
+
+    /// Living accounts in the order of their keys, from this one on and round.
+    pub fn accounts_from(&self, key: &AccountKey) -> impl Iterator<Item = (AccountKey, &Account)> {
+        let all = self
+            .accounts
+            .range(*key..)
+            .chain(self.accounts.range(..*key));
+        let living = all.filter(|(_, account)| !account.exists.is_empty());
+        living.map(|(key, account)| (*key, account))
     }
 
     /// The greatest UIDVALIDITY that is known of an account, also of one that was removed.

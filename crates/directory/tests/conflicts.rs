@@ -30,7 +30,7 @@ fn two_nodes_create_one_address_at_once() {
         // A new password is the holder's.
         let set = a
             .directory
-            .plan_set_credential("anne@x.org", "new")
+            .plan_set_credential("anne@x.org", "new", false)
             .unwrap();
         assert!(matches!(&set[..], [Op::SetCredential { account, .. }] if *account == [first; 16]));
         // The holder goes: the other comes forward.
@@ -99,7 +99,7 @@ fn what_was_removed_stays_removed_whatever_was_changed_meanwhile() {
     let (mut a, mut b) = (Node::new(1), Node::new(2));
     let made = a.add(10, "anne@x.org", 1);
     b.take(&made);
-    let change = b.directory.plan_set_credential("anne@x.org", "new");
+    let change = b.directory.plan_set_credential("anne@x.org", "new", false);
     let change = b.make(99, change.unwrap());
     let raised = Op::RaiseUidValidity {
         account: [1; 16],
@@ -126,7 +126,7 @@ fn the_later_password_holds_on_both_sides() {
         let made = a.add(10, "anne@x.org", 1);
         b.take(&made);
         let set = |node: &Node, to: &str| {
-            let planned = node.directory.plan_set_credential("anne@x.org", to);
+            let planned = node.directory.plan_set_credential("anne@x.org", to, false);
             planned.unwrap()
         };
         let ops = set(&a, "a");

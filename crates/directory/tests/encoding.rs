@@ -39,6 +39,7 @@ fn every_op() -> Vec<Op> {
         Op::SetCredential {
             account: [8; 16],
             credential: "new".into(),
+            keeps_sessions: None,
         },
         Op::RemoveAccount {
             account: [7; 16],
@@ -137,6 +138,7 @@ fn credentials_with_keys_keep_their_meaning() {
         Op::SetCredential {
             account: [7; 16],
             credential: credential(5),
+            keeps_sessions: None,
         },
     ];
     let encoded = encode(&ops);
@@ -337,9 +339,12 @@ fn any_op() -> impl Strategy<Value = Op> {
             }
         ),
         (key(), dots()).prop_map(|(account, seen)| Op::RemoveAccount { account, seen }),
-        (key(), credential()).prop_map(|(account, credential)| Op::SetCredential {
-            account,
-            credential
+        (key(), credential(), any::<bool>()).prop_map(|(account, credential, keeps)| {
+            Op::SetCredential {
+                account,
+                credential,
+                keeps_sessions: keeps.then_some(true),
+            }
         }),
         (text(), text()).prop_map(|(from, to)| Op::AddAlias { from, to }),
         (text(), text(), dots()).prop_map(|(from, to, seen)| Op::RemoveAlias { from, to, seen }),

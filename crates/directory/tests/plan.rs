@@ -39,7 +39,7 @@ fn accounts_are_refused_for_each_reason() {
             Err(bad(text, cause))
         );
         assert_eq!(
-            node.directory.plan_set_credential(text, "v"),
+            node.directory.plan_set_credential(text, "v", false),
             Err(bad(text, cause))
         );
     }
@@ -48,10 +48,10 @@ fn accounts_are_refused_for_each_reason() {
         Err(Refusal::NoAccount(bob()))
     );
     assert_eq!(
-        node.directory.plan_set_credential("bob@x.org", "v"),
+        node.directory.plan_set_credential("bob@x.org", "v", false),
         Err(Refusal::NoAccount(bob()))
     );
-    let set = node.directory.plan_set_credential("ANNE@x.org", "v");
+    let set = node.directory.plan_set_credential("ANNE@x.org", "v", false);
     node.make(6, set.unwrap());
     assert_eq!(
         node.directory.holder(&anne()).unwrap().1.credential.value,

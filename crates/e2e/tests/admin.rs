@@ -22,6 +22,11 @@ fn rcpt(server: &Server, to: &str) -> u16 {
     mail.command(&format!("RCPT TO:<{to}>")).unwrap().code
 }
 
+fn last_words(mut imap: Imap) -> String {
+    let said = imap.wire.drain().expect("the server closes the connection");
+    String::from_utf8(said).expect("it is text")
+}
+
 #[test]
 fn accounts_and_aliases_while_serving() {
     let server = Server::start_plain();
@@ -29,7 +34,7 @@ fn accounts_and_aliases_while_serving() {
     let _ = server
         .admin(&["account", "add", CAROL.0, "--password-stdin"], CAROL.1)
         .expect("account add");
-    let mut imap = server.login(CAROL).expect("a new account");
+    let imap = server.login(CAROL).expect("a new account");
     assert_eq!(rcpt(&server, CAROL.0), 250);
     let listed = server
         .admin(&["account", "list"], "")
@@ -58,6 +63,18 @@ fn accounts_and_aliases_while_serving() {
         "the old password, which was remembered"
     );
     assert!(server.login((CAROL.0, "new secret")).is_ok());
+    assert!(last_words(imap).starts_with("* BYE The password was changed"));
+    let mut imap = server.login((CAROL.0, "new secret")).unwrap();
+    let keeps = [
+        "account",
+        "passwd",
+        CAROL.0,
+        "--keep-sessions",
+        "--password-stdin",
+    ];
+    let _ = server
+        .admin(&keeps, "newest secret")
+        .expect("account passwd");
     let _ = imap
         .command("NOOP")
         .unwrap()
@@ -83,7 +100,8 @@ fn accounts_and_aliases_while_serving() {
     let _ = server
         .admin(&["account", "remove", CAROL.0, "--yes"], "")
         .expect("account remove");
-    assert!(server.login((CAROL.0, "new secret")).is_err() && rcpt(&server, CAROL.0) == 550);
+    assert_eq!(last_words(imap), "* BYE The account was removed\r\n");
+    assert!(server.login((CAROL.0, "newest secret")).is_err() && rcpt(&server, CAROL.0) == 550);
     server.assert_no_panic();
 }
 

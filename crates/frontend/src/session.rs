@@ -12,6 +12,9 @@ use whimbrel_service::{
 };
 use whimbrel_smtp::{HostName, Role};
 
+/// So long a command goes on whose session ends because nobody may be logged in any more ([`Event::Ended`]): most are done by then, and their client hears why.
+pub(crate) const ENDED_MICROS: u64 = 2_000_000;
+
 /// What a session wants done.
 #[derive(Debug)]
 pub enum Action {

@@ -20,8 +20,8 @@ use bytes::Bytes;
 use whimbrel_mime::Parser;
 use whimbrel_service::{
     api::{
-        BLOB_CHUNK_BYTES_MAX, BlobName, Call, Date, Delivery, Entry, Event, Failure, Reply,
-        Resolution, Target, UploadId,
+        Asker, BLOB_CHUNK_BYTES_MAX, BlobName, Call, Date, Delivery, Ended, Entry, Event, Failure,
+        Reply, Resolution, Target, UploadId,
     },
     machine::Now,
     queue::entry_id,
@@ -103,6 +103,8 @@ pub struct SmtpSession {
     notes: std::collections::VecDeque<Note>,
     /// The command that is being answered, and since when, by the monotonic clock.
     answering: Option<(&'static str, u64)>,
+    /// Whoever has logged in may send nothing more.
+    ended: Option<Ended>,
     /// Another session takes the mail.
     relays: bool,
     /// To be given out when all that was said has gone out.
@@ -152,6 +154,8 @@ struct Message {
     header: Option<submission::Header>,
     /// Fields that only the sender keeps.
     blind: Vec<u8>,
+    /// A user sends it again, who may have it from whom it goes to: what says where it was is no sign of a loop.
+    resent: bool,
     /// Storing failed: the rest is read and forgotten, and the end is answered with this.
     failed: Option<Refusal>,
 }
@@ -194,6 +198,7 @@ impl SmtpSession {
             closed: false,
             notes: std::collections::VecDeque::new(),
             answering: None,
+            ended: None,
             relays: false,
             handover: None,
         }
@@ -250,7 +255,17 @@ impl SmtpSession {
                         Some(mailbox.domain().as_str().to_owned()),
                     ),
                 };
-                return self.call(Pending::Resolve, Call::Resolve { local, domain });
+                let asker = match (self.role, self.client.account) {
+                    (Role::Lmtp, _) => Asker::Front,
+                    (_, Some(account)) => Asker::Account(account),
+                    (_, None) => Asker::Stranger(self.client.peer.address),
+                };
+                let call = Call::Resolve {
+                    local,
+                    domain,
+                    asker,
+                };
+                return self.call(Pending::Resolve, call);
             }
             Output::DataBegin(envelope) => {
                 let parser = Box::new(Parser::new(&self.limits.mime));
@@ -261,6 +276,7 @@ impl SmtpSession {
                     header: (self.role == Role::Submission)
                         .then(|| submission::Header::new(self.limits.submission.header_bytes_max)),
                     blind: Vec::new(),
+                    resent: false,
                     failed: None,
                 });
                 return self.call(Pending::Create, Call::BlobCreate(None));
@@ -420,6 +436,18 @@ impl SmtpSession {
             }
             Reply::Resolved(Resolution::NotOurs) => Err(Refusal::relay_denied()),
             Reply::Resolved(Resolution::Loop) => Err(Refusal::mail_loop()),
+            Reply::Failed(Failure::Throttled) if self.client.account.is_some() => {
+                Err(Refusal::new(
+                    450,
+                    Enhanced(7, 1),
+                    "You have named too many recipients, try again later",
+                ))
+            }
+            Reply::Failed(Failure::Throttled) => Err(Refusal::new(
+                450,
+                Enhanced(7, 1),
+                "Too many unknown recipients from your address, try again later",
+            )),
             _ => Err(Refusal::try_later()),
         };
         self.answered(now);
@@ -444,10 +472,19 @@ impl SmtpSession {
     /// one reply, and 250 would take a recipient on who gets nothing, so the whole is refused before anything is accepted.
     fn finished(&mut self, now: Now, blob: BlobName, data: &DataSummary) -> Option<Action> {
         let message = self.message.take()?;
+        if let Some(why) = self.ended {
+            let refusal = Refusal::new(554, Enhanced(7, 0), why.text());
+            self.answer_data(now, DataAnswer::Whole(Err(refusal)));
+            let upload = blob.upload;
+            return self.call(Pending::Abort, Call::BlobAbort { upload });
+        }
         let open_end = message.parser.has_open_end();
         let summary = message.parser.finish();
         let id = entry_id(&blob.upload);
-        let verdicts = self.loops(&data.delivered_to);
+        let verdicts = match message.resent {
+            true => vec![Ok(()); self.recipients.len()],
+            false => self.loops(&data.delivered_to),
+        };
         let looping = verdicts.iter().any(Result::is_err);
         if verdicts.iter().all(Result::is_err) || (looping && self.role != Role::Lmtp) {
             self.answer_data(now, DataAnswer::Whole(Err(Refusal::mail_loop())));
@@ -553,6 +590,7 @@ fn close_text(reason: CloseReason) -> &'static str {
         CloseReason::TooManyAuthFailures => "too many failed logins",
         CloseReason::TooMuchData => "too much data",
         CloseReason::ShuttingDown => "shutting down",
+        CloseReason::LoggedOut => "logged out by the server",
     }
 }
 
@@ -641,8 +679,13 @@ impl Session for SmtpSession {
     }
 
     fn on_event(&mut self, now: Now, event: Event) {
-        if event == Event::Shutdown {
-            self.machine.shut_down(time(now));
+        match event {
+            Event::Changed => {}
+            Event::Shutdown => self.machine.shut_down(time(now)),
+            Event::Ended(why) => {
+                self.ended = Some(why);
+                self.machine.log_out(time(now), why.text());
+            }
         }
     }
 

@@ -387,6 +387,10 @@ where
                     _ => return Err(self.die("an answer to nobody's question")),
                 },
                 Output::Notify(session, event) => self.shared.registry.notify(session, event),
+                Output::EndSessions(account, why) => {
+                    tracing::info!(account = %account, because = why.word(), "its sessions end");
+                    self.shared.registry.end(account, why);
+                }
                 Output::Verify {
                     ticket,
                     verifier,

@@ -7,6 +7,7 @@
 
 use std::{
     io,
+    net::IpAddr,
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -21,7 +22,7 @@ use tokio::{
 use whimbrel_frontend::session::{Action, Handover, Note, Session, Tls};
 use whimbrel_mailbox::AccountId;
 use whimbrel_service::{
-    api::{Call, Failure, MailboxCall, Reply},
+    api::{Call, Failure, MailboxCall, Reply, Resolution},
     machine::{Route, route},
 };
 
@@ -31,7 +32,7 @@ use crate::{
     clock::{Alarm, Clock},
     cluster::relay::{Relays, Way},
     handshakes::Handshakes,
-    listen::{Place, Protocol, ResumeSession},
+    listen::{Place, Protocol, ResumeSession, displaced},
     log::printable,
     metrics::{self, Open, Stage, Traffic},
     registry::Registered,
@@ -82,6 +83,8 @@ enum End {
     Handshake(io::Error),
     /// The machine is gone: the node stops.
     Stopped,
+    /// Others need its place.
+    Displaced,
     /// The session neither reads nor waits nor closes after the client has gone.
     Gone,
 }
@@ -95,6 +98,8 @@ impl From<io::Error> for End {
 /// A connection.
 pub(crate) struct Connection<S: Store> {
     pub(crate) session: Box<dyn Session + Send>,
+    /// Of the client.
+    pub(crate) address: IpAddr,
     pub(crate) protocol: Protocol,
     pub(crate) registered: Registered,
     pub(crate) place: Place,
@@ -158,6 +163,7 @@ impl<S: Store> Connection<S> {
     pub(crate) async fn run(self, transport: Transport) {
         let Connection {
             session,
+            address,
             protocol,
             registered,
             place,
@@ -194,7 +200,11 @@ impl<S: Store> Connection<S> {
             registered,
             context,
         };
-        let end = driver.serve().await;
+        let ending = driver.place.ending();
+        let end = tokio::select! {
+            end = driver.serve() => end,
+            () = ending.comes() => Err(End::Displaced),
+        };
         let naming = driver.naming && driver.watching.answer.is_some();
         Box::pin(driver.calls.end(naming)).await;
         match end {
@@ -213,6 +223,7 @@ impl<S: Store> Connection<S> {
                 metrics::refused("handshake");
                 tracing::debug!(session = id.0, %error, "TLS handshake failed");
             }
+            Err(End::Displaced) => displaced(protocol, address),
             Err(End::Stopped | End::Gone) => {}
         }
     }
@@ -389,6 +400,9 @@ impl<S: Store> Driver<S> {
                 self.interrupt();
             }
             to => {
+                if matches!(call, Call::Authenticate(_) | Call::ScramFinish(_)) {
+                    self.registered.asks();
+                }
                 self.naming = matches!(
                     &call,
                     Call::Accept(_)
@@ -460,6 +474,9 @@ impl<S: Store> Driver<S> {
     async fn seen(&mut self, reply: Reply) -> Reply {
         if self.naming && matches!(reply, Reply::Done | Reply::Appended { .. }) {
             self.calls.named();
+        }
+        if let Reply::Resolved(Resolution::Local(_)) = &reply {
+            self.place.has_spoken();
         }
         let (Reply::Authenticated { account, .. } | Reply::ScramAuthenticated { account, .. }) =
             &reply

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsConnector;
 use whimbrel_frontend::session::Peer;
 use whimbrel_service::{
-    api::{Authenticate, BlobName, BlobRange, Event},
+    api::{Asker, Authenticate, BlobName, BlobRange, Event},
     machine::{Input, Now},
 };
 use whimbrel_storage::memory::MemoryStore;
@@ -17,7 +17,7 @@ use whimbrel_storage::memory::MemoryStore;
 use super::*;
 use crate::{
     config::Config,
-    listen::{Listener, MakeSession, Places, bind},
+    listen::{Listener, MakeSession, Pools, bind},
     registry::Registry,
     switchboard::{Inboxes, Question},
     tls::{Certificates, provider},
@@ -51,6 +51,7 @@ impl Toy {
                 self.actions.push_back(Action::Call(Call::Resolve {
                     local: "anne".to_owned(),
                     domain: None,
+                    asker: Asker::Front,
                 }));
             }
             ["LOGIN"] => self
@@ -254,7 +255,7 @@ async fn world(tls: bool, text: &str) -> World {
         tls,
         socket: Arc::new(socket),
         make,
-        places: Places::new(&config.limits, config.limits.connections_max),
+        places: Pools::new(&config.limits, config.limits.connections_max).users,
         registry: Arc::clone(&registry),
         context,
     };
@@ -317,7 +318,10 @@ fn rustls_pki_types_of(path: &std::path::Path) -> Vec<rustls::pki_types::Certifi
 async fn the_task_of_a_connection_is_small() {
     let world = world(true, "").await;
     let stream = world.connect().await;
-    let (registry, places) = (Registry::new(1), Places::new(&Config::default().limits, 1));
+    let (registry, places) = (
+        Registry::new(1),
+        Pools::new(&Config::default().limits, 1).users,
+    );
     let (board, _inboxes) = Switchboard::new(1);
     let context = Arc::new(Context {
         clock: Clock::start(),
@@ -345,6 +349,7 @@ async fn the_task_of_a_connection_is_small() {
         deadline: None,
     };
     let connection = Connection {
+        address: IpAddr::from([127, 0, 0, 1]),
         session: Box::new(toy),
         protocol: Protocol::Imap,
         registered: registry.enter(),

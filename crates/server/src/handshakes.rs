@@ -1,13 +1,13 @@
 //! Handshakes of clients under way: how many at once, and how many of one address.
 //!
-//! Invariants: who says nothing takes no place; nobody takes the places of all others; whoever comes waits for a place no longer than a
-//! handshake may take.
+//! Invariants: who says nothing takes no place; nobody takes the places of all others; whoever comes waits for none but those of its own address, and no longer
+//! than a handshake may take.
 
 use std::{
     collections::HashMap,
     io,
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -19,7 +19,13 @@ use tokio::{
 };
 use whimbrel_frontend::session::Tls;
 
-use crate::{config::TlsSection, listen::client, tls::Shown, transport::Transport};
+use crate::{
+    config::TlsSection,
+    crowd::{Crowd, Ending},
+    listen::client,
+    tls::Shown,
+    transport::Transport,
+};
 
 /// What one address may take of all places: as many addresses are needed to take them all, and an office behind one address has its handshakes
 /// done side by side.
@@ -28,7 +34,9 @@ const SHARE: usize = 8;
 /// Places for handshakes.
 pub(crate) struct Handshakes {
     time_max: Duration,
-    all: Semaphore,
+    all_max: usize,
+    /// Under way, by address.
+    all: Mutex<Crowd>,
     of_address_max: usize,
     /// Of the addresses that have one under way, and how many; never iterated.
     addresses: Mutex<HashMap<IpAddr, (usize, Arc<Semaphore>)>>,
@@ -38,7 +46,8 @@ impl Handshakes {
     pub(crate) fn new(of: &TlsSection) -> Self {
         Handshakes {
             time_max: of.handshake_timeout,
-            all: Semaphore::new(of.handshakes_max),
+            all_max: of.handshakes_max,
+            all: Mutex::default(),
             of_address_max: (of.handshakes_max / SHARE).max(1),
             addresses: Mutex::default(),
         }
@@ -58,10 +67,35 @@ impl Handshakes {
             let aborted = |_| io::Error::from(io::ErrorKind::ConnectionAborted);
             let address = self.of(stream.peer_addr()?.ip());
             let _of_address = address.places.acquire().await.map_err(aborted)?;
-            let _place = self.all.acquire().await.map_err(aborted)?;
-            Transport::start_tls(stream, Arc::clone(config), shown).await
+            let place = self.place(stream.peer_addr()?.ip());
+            tokio::select! {
+                shaken = Transport::start_tls(stream, Arc::clone(config), shown) => shaken,
+                // Others need its place.
+                () = place.ending.comes() => Err(io::ErrorKind::ConnectionAborted.into()),
+            }
         });
         shaken.await?
+    }
+
+    /// One of all: if there is none the oldest goes of whoever has most, so that nobody waits for those who begin and say no more.
+    fn place(&self, address: IpAddr) -> InAll<'_> {
+        let mut all = self.lock();
+        if all.len() >= self.all_max {
+            all.displace();
+        }
+        let ending = Ending::default();
+        let number = all.enter(std::time::Instant::now(), client(address), ending.clone());
+        drop(all);
+        InAll {
+            handshakes: self,
+            number,
+            ending,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Crowd> {
+        // Nothing behind it is left half done by a panic.
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn of(&self, address: IpAddr) -> OfAddress<'_> {
@@ -79,6 +113,19 @@ impl Handshakes {
             address,
             places,
         }
+    }
+}
+
+/// A place of all, given back when dropped.
+struct InAll<'h> {
+    handshakes: &'h Handshakes,
+    number: u64,
+    ending: Ending,
+}
+
+impl Drop for InAll<'_> {
+    fn drop(&mut self) {
+        self.handshakes.lock().leave(self.number);
     }
 }
 

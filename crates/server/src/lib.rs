@@ -15,6 +15,7 @@ pub mod client;
 pub mod clock;
 pub mod cluster;
 pub mod config;
+mod crowd;
 pub mod demo;
 pub mod driver;
 pub mod fuzz;

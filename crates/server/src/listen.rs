@@ -8,16 +8,21 @@ use std::{
     fs::File,
     io::{self, Write as _},
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::Notify,
+};
+use whimbrel_cluster::socket;
 use whimbrel_frontend::session::{Peer, Resume, Session};
 use whimbrel_mailbox::AccountId;
 
 use crate::{
     config::{Config, LimitsSection},
+    crowd::{Crowd, Ending},
     driver::{Connection, Context},
     metrics::{self, Fault, Stage},
     registry::Registry,
@@ -133,9 +138,14 @@ impl Protocol {
         }
     }
 
-    /// Whether a client has to log in: until then it takes a place of strangers.
+    /// Whether a client has to log in.
     fn logs_in(self) -> bool {
         matches!(self, Protocol::Imap | Protocol::Pop3 | Protocol::Submission)
+    }
+
+    /// Whether anybody may come: until he has logged in, and by SMTP for good, he has a place of strangers.
+    fn is_for_strangers(self) -> bool {
+        self != Protocol::Lmtp
     }
 
     /// To a client that is not let in at present.
@@ -165,7 +175,60 @@ const SITE_SHARE: usize = 4;
 /// But as many as one mail program opens at once.
 const STRANGERS_OF_ADDRESS_MIN: usize = 8;
 
-/// Places for connections: in total, for each client address, and for strangers, of whom one address has not all places either.
+/// When one in so many places of strangers is taken, those that have said nothing for [`SHORT_WAIT`] go.
+const CROWDED_SHARE: usize = 2;
+/// A client says who it is within seconds; one that does not is not missed when places run out.
+const SHORT_WAIT: Duration = Duration::from_secs(10);
+/// SMTP has of all connections one in so many, if the configuration does not say how many.
+const MAIL_SHARE: usize = 4;
+/// LMTP has of all connections one in so many: it is for a server in front, of which it is not asked who it is.
+const FRONT_SHARE: usize = 8;
+/// Connections that have to go and have not gone yet: they have descriptors of those that are [`kept`]. Who comes when there are so many waits for a moment.
+const DISPLACED_MAX: usize = DESCRIPTORS_KEPT / 4;
+
+/// The pools of places, of which none can take those of another.
+#[derive(Clone, Debug)]
+pub struct Pools {
+    /// IMAP, POP3 and submission.
+    pub users: Arc<Places>,
+    /// SMTP.
+    pub mail: Arc<Places>,
+    /// LMTP.
+    pub front: Arc<Places>,
+}
+
+impl Pools {
+    /// As configured, but for so many connections.
+    #[must_use]
+    pub fn new(limits: &LimitsSection, connections_max: usize) -> Self {
+        let mail = match limits.smtp_connections_max {
+            0 => connections_max / MAIL_SHARE,
+            most => most,
+        };
+        // Where descriptors are few, the others have half at least.
+        let mail = mail.clamp(1, (connections_max / 2).max(1));
+        let front = (connections_max / FRONT_SHARE).max(1);
+        let users = connections_max.saturating_sub(mail + front).max(1);
+        Pools {
+            users: Places::new(limits, users, limits.unauthenticated_max),
+            mail: Places::new(limits, mail, mail),
+            front: Places::new(limits, front, front),
+        }
+    }
+
+    /// That of a protocol.
+    #[must_use]
+    pub fn of(&self, protocol: Protocol) -> &Arc<Places> {
+        match protocol {
+            Protocol::Imap | Protocol::Pop3 | Protocol::Submission => &self.users,
+            Protocol::Smtp => &self.mail,
+            Protocol::Lmtp => &self.front,
+        }
+    }
+}
+
+/// Places for connections: in total, for each client address, and for strangers, of whom one address has not all places either. When all are taken the oldest
+/// stranger goes of the network that has most ([`Crowd`]), so that nobody keeps the others out.
 #[derive(Debug)]
 pub struct Places {
     connections_max: usize,
@@ -174,16 +237,19 @@ pub struct Places {
     unauthenticated_per_address_max: usize,
     unauthenticated_per_site_max: usize,
     taken: Mutex<Taken>,
+    /// Fewer have to go than [`DISPLACED_MAX`].
+    settled: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Taken {
     connections: usize,
-    unauthenticated: usize,
     /// By client; never iterated.
     addresses: HashMap<IpAddr, OfAddress>,
-    /// Strangers, by [`site`]; never iterated.
-    sites: HashMap<IpAddr, usize>,
+    /// Strangers, by [`site`].
+    strangers: Crowd,
+    /// Strangers that have to go and have not gone yet.
+    displaced: usize,
 }
 
 #[derive(Debug, Default)]
@@ -194,29 +260,32 @@ struct OfAddress {
 
 impl Taken {
     /// `address` has a connection.
-    fn is_stranger(&mut self, address: IpAddr, is: bool) {
-        let change = |count: &mut usize| match is {
-            true => *count += 1,
-            false => *count -= 1,
-        };
-        change(&mut self.unauthenticated);
+    fn stranger_enters(&mut self, address: IpAddr, ending: Ending) -> u64 {
         if let Some(of_address) = self.addresses.get_mut(&address) {
-            change(&mut of_address.unauthenticated);
+            of_address.unauthenticated += 1;
         }
-        let site = site(address);
-        let of_site = self.sites.entry(site).or_default();
-        change(of_site);
-        if *of_site == 0 {
-            self.sites.remove(&site);
+        self.strangers.enter(Instant::now(), site(address), ending)
+    }
+
+    fn stranger_leaves(&mut self, address: IpAddr, number: u64) {
+        if let Some(of_address) = self.addresses.get_mut(&address) {
+            of_address.unauthenticated -= 1;
         }
+        if !self.strangers.leave(number) {
+            self.displaced -= 1;
+        }
+    }
+
+    fn displace(&mut self) -> bool {
+        let displaced = self.strangers.displace();
+        self.displaced += usize::from(displaced);
+        displaced
     }
 }
 
 impl Places {
-    /// As configured, but for so many connections.
-    #[must_use]
-    pub fn new(limits: &LimitsSection, connections_max: usize) -> Arc<Self> {
-        let strangers_max = limits.unauthenticated_max;
+    /// So many, of which strangers have so many.
+    fn new(limits: &LimitsSection, connections_max: usize, strangers_max: usize) -> Arc<Self> {
         let of_address = match limits.unauthenticated_per_address_max {
             0 => (strangers_max / STRANGERS_SHARE).max(STRANGERS_OF_ADDRESS_MIN),
             most => most,
@@ -228,6 +297,7 @@ impl Places {
             unauthenticated_per_address_max: of_address,
             unauthenticated_per_site_max: (strangers_max / SITE_SHARE).max(2 * of_address),
             taken: Mutex::default(),
+            settled: Notify::new(),
         })
     }
 
@@ -241,41 +311,58 @@ impl Places {
             unauthenticated_per_address_max: sessions_max,
             unauthenticated_per_site_max: sessions_max,
             taken: Mutex::default(),
+            settled: Notify::new(),
         })
     }
 
-    /// Takes a place for a connection from `address`; or says which kind of place is not there. `stranger`: it has to log in.
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        // Nothing behind it is left half done by a panic.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place for a connection from `address`; or says which kind of place is not there. `stranger`: it has not shown who it is.
     pub fn enter(self: &Arc<Self>, address: IpAddr, stranger: bool) -> Result<Place, &'static str> {
         let address = client(address);
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if taken.connections >= self.connections_max {
-            return Err("total");
-        }
-        if stranger && taken.unauthenticated >= self.unauthenticated_max {
-            return Err("unauthenticated");
-        }
+        let mut taken = self.lock();
         let of_address = taken.addresses.get(&address);
         if of_address.is_some_and(|of| of.connections >= self.per_address_max) {
             return Err("address");
         }
-        let strangers = of_address.map_or(0, |of| of.unauthenticated);
-        if stranger && strangers >= self.unauthenticated_per_address_max {
+        let of_strangers = of_address.map_or(0, |of| of.unauthenticated);
+        if stranger && of_strangers >= self.unauthenticated_per_address_max {
             return Err("unauthenticated address");
         }
-        let of_site = taken.sites.get(&site(address)).copied().unwrap_or(0);
+        let of_site = taken.strangers.of(site(address));
         if stranger && of_site >= self.unauthenticated_per_site_max {
             return Err("unauthenticated address");
         }
+        let strangers = taken.strangers.len();
+        if stranger && strangers > self.unauthenticated_max / CROWDED_SHARE {
+            taken.displaced += taken.strangers.displace_silent(Instant::now(), SHORT_WAIT);
+        }
+        if stranger && taken.strangers.len() >= self.unauthenticated_max && !taken.displace() {
+            return Err("unauthenticated");
+        }
+        if taken.connections >= self.connections_max + taken.displaced && !taken.displace() {
+            return Err("total");
+        }
         taken.connections += 1;
         taken.addresses.entry(address).or_default().connections += 1;
-        if stranger {
-            taken.is_stranger(address, true);
-        }
+        let ending = Ending::default();
+        let stranger = stranger.then(|| taken.stranger_enters(address, ending.clone()));
         Ok(Place {
             places: Arc::clone(self),
             address,
             stranger,
+            ending,
         })
+    }
+
+    /// Waits until those have gone that had to.
+    async fn settles(&self) {
+        while self.lock().displaced >= DISPLACED_MAX {
+            self.settled.notified().await;
+        }
     }
 }
 
@@ -284,39 +371,44 @@ impl Places {
 pub struct Place {
     places: Arc<Places>,
     address: IpAddr,
-    stranger: bool,
+    /// Its number among strangers.
+    stranger: Option<u64>,
+    ending: Ending,
 }
 
 impl Place {
+    /// Comes when the connection has to go, because others need its place.
+    pub(crate) fn ending(&self) -> Ending {
+        self.ending.clone()
+    }
+
     /// No stranger any more.
     pub fn authenticated(&mut self) {
-        if std::mem::take(&mut self.stranger) {
-            self.is_stranger(false);
+        if let Some(number) = self.stranger.take() {
+            self.places.lock().stranger_leaves(self.address, number);
         }
     }
 
-    /// A stranger again. There may then be more of them than are let in: who is in is not thrown out.
+    /// A stranger again. There may then be more of them than are let in: who is in goes only for others that come.
     pub fn unauthenticated(&mut self) {
-        if !std::mem::replace(&mut self.stranger, true) {
-            self.is_stranger(true);
+        if self.stranger.is_none() {
+            let mut taken = self.places.lock();
+            self.stranger = Some(taken.stranger_enters(self.address, self.ending.clone()));
         }
     }
 
-    fn is_stranger(&self, is: bool) {
-        let taken = self.places.taken.lock();
-        let mut taken = taken.unwrap_or_else(PoisonError::into_inner);
-        taken.is_stranger(self.address, is);
+    /// It is a stranger's, who has something to do here.
+    pub fn has_spoken(&self) {
+        if let Some(number) = self.stranger {
+            self.places.lock().strangers.has_spoken(number);
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         self.authenticated();
-        let mut taken = self
-            .places
-            .taken
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.places.lock();
         taken.connections -= 1;
         if let Some(of_address) = taken.addresses.get_mut(&self.address) {
             of_address.connections -= 1;
@@ -324,6 +416,8 @@ impl Drop for Place {
                 taken.addresses.remove(&self.address);
             }
         }
+        drop(taken);
+        self.places.settled.notify_waiters();
     }
 }
 
@@ -349,6 +443,10 @@ fn site(client: IpAddr) -> IpAddr {
     }
 }
 
+/// A client on whose stream nothing comes for so long is probed: one that is gone without a word holds a place. Those in IDLE hear from us before, so that a
+/// telephone is not woken twice.
+const PROBED_AFTER: Duration = Duration::from_secs(5 * 60);
+
 /// A descriptor to be given up when there is no other.
 fn spare() -> Option<File> {
     File::open("/dev/null").ok()
@@ -358,6 +456,12 @@ fn spare() -> Option<File> {
 fn is_table_full(error: &io::Error) -> bool {
     use rustix::io::Errno;
     Errno::from_io_error(error).is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE))
+}
+
+/// A stranger has to go, since others need his place.
+pub(crate) fn displaced(protocol: Protocol, address: IpAddr) {
+    metrics::refused("displaced");
+    tracing::debug!(protocol = protocol.name(), %address, "cut: others need its place");
 }
 
 /// Opens a listening socket.
@@ -390,6 +494,7 @@ impl<S: Store> Listener<S> {
         let listener = Arc::new(self);
         let mut spare = spare();
         loop {
+            listener.places.settles().await;
             match listener.socket.accept().await {
                 Ok((stream, address)) => listener.admit(stream, address.ip()),
                 Err(error) if is_table_full(&error) && spare.is_some() => {
@@ -431,7 +536,7 @@ impl<S: Store> Listener<S> {
     }
 
     fn admit(self: &Arc<Self>, stream: TcpStream, address: IpAddr) {
-        let place = match self.places.enter(address, self.protocol.logs_in()) {
+        let place = match self.places.enter(address, self.protocol.is_for_strangers()) {
             Ok(place) => place,
             Err(reason) => {
                 metrics::refused(reason);
@@ -446,7 +551,7 @@ impl<S: Store> Listener<S> {
 
     pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, address: IpAddr, place: Place) {
         // Answers are written whole: Nagle's algorithm would only hold their ends back.
-        if stream.set_nodelay(true).is_err() {
+        if socket::prepare(&stream, PROBED_AFTER).is_err() {
             return;
         }
         let passes = self.context.relays.is_some() && self.registry.is_draining();
@@ -461,8 +566,14 @@ impl<S: Store> Listener<S> {
                 false => Stage::Unauthenticated,
             },
         );
+        let ending = place.ending();
         let (transport, tls) = if self.tls {
-            match Box::pin(self.context.handshake(stream)).await {
+            let handshake = Box::pin(self.context.handshake(stream));
+            let shaken = tokio::select! {
+                shaken = handshake => shaken,
+                () = ending.comes() => return displaced(self.protocol, address),
+            };
+            match shaken {
                 Ok((transport, tls)) => {
                     open.is_now(Stage::Unauthenticated);
                     (transport, Some(tls))
@@ -492,6 +603,7 @@ impl<S: Store> Listener<S> {
         }
         let connection = Connection {
             session,
+            address,
             protocol: self.protocol,
             registered,
             place,
@@ -513,30 +625,26 @@ mod tests {
             "[limits]\nconnections_max = 10\nconnections_per_address_max = 8\nunauthenticated_max = 7",
         )
         .unwrap();
-        let places = Places::new(&config.limits, config.limits.connections_max);
+        let places = Places::new(&config.limits, 10, config.limits.unauthenticated_max);
         let (a, b): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         let mut held: Vec<_> = (0..7).map(|_| places.enter(a, true).unwrap()).collect();
-        assert_eq!(places.enter(b, true).unwrap_err(), "unauthenticated");
         held[0].authenticated();
         held[0].authenticated();
         held[1].authenticated();
         held[1].unauthenticated();
         held[1].unauthenticated();
+        assert_eq!(places.lock().strangers.len(), 6);
         held.push(places.enter(a, true).unwrap());
         assert_eq!(places.enter(a, false).unwrap_err(), "address");
+        held.iter_mut().for_each(Place::authenticated);
         held.push(places.enter(b, false).unwrap());
         held.push(places.enter(b, false).unwrap());
-        assert_eq!(places.enter(b, false).unwrap_err(), "total");
+        // Nobody is left who might have to go.
+        assert_eq!(places.enter(b, true).unwrap_err(), "total");
         drop(held);
-        let taken = places.taken.lock().unwrap();
-        assert_eq!(
-            (
-                taken.connections,
-                taken.unauthenticated,
-                taken.addresses.len()
-            ),
-            (0, 0, 0)
-        );
+        let taken = places.lock();
+        let left = (taken.connections, taken.strangers.len(), taken.displaced);
+        assert_eq!((left, taken.addresses.len()), ((0, 0, 0), 0));
     }
 
     #[test]
@@ -545,7 +653,7 @@ mod tests {
             ("2001:db8::1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         let check = |text: &str, expected: usize| {
             let config = Config::parse(&format!("[limits]\n{text}")).unwrap();
-            let places = Places::new(&config.limits, config.limits.connections_max);
+            let places = Pools::new(&config.limits, config.limits.connections_max).users;
             let enter = || places.enter(a, true);
             let mut held: Vec<_> = (0..expected).map(|_| enter().unwrap()).collect();
             assert_eq!(enter().unwrap_err(), "unauthenticated address", "{text:?}");
@@ -561,7 +669,7 @@ mod tests {
             held.swap_remove(0);
             drop(enter().unwrap());
             drop(held);
-            assert!(places.taken.lock().unwrap().addresses.is_empty());
+            assert!(places.lock().addresses.is_empty());
         };
         check("", 250);
         check("unauthenticated_max = 20", 8);
@@ -573,7 +681,7 @@ mod tests {
     fn strangers_of_one_site_leave_places_to_others() {
         let check = |text: &str, expected: usize| {
             let config = Config::parse(&format!("[limits]\n{text}")).unwrap();
-            let places = Places::new(&config.limits, config.limits.connections_max);
+            let places = Pools::new(&config.limits, config.limits.connections_max).users;
             let at = |network: usize| -> IpAddr {
                 format!("2001:db8:0:{network:x}::1").parse().unwrap()
             };
@@ -589,7 +697,7 @@ mod tests {
             held[0].authenticated();
             held.push(places.enter(at(expected), true).unwrap());
             drop(held);
-            assert!(places.taken.lock().unwrap().sites.is_empty());
+            assert_eq!(places.lock().strangers.len(), 0);
         };
         check("", 500);
         check("unauthenticated_max = 40", 16);
@@ -597,6 +705,52 @@ mod tests {
             "unauthenticated_max = 40\nunauthenticated_per_address_max = 3",
             10,
         );
+    }
+
+    /// Eight addresses had all places of users, and ten all places of mail.
+    #[test]
+    fn who_comes_when_strangers_have_all_places_has_one() {
+        let config = Config::parse("[limits]\nunauthenticated_max = 100").unwrap();
+        let pools = Pools::new(&config.limits, 200);
+        let of = |network: usize| IpAddr::from([192, 0, 2, network as u8]);
+        for (places, most) in [(&pools.users, 100), (&pools.mail, 50)] {
+            let mut held = Vec::new();
+            let mut own: Vec<Place> = Vec::new();
+            for turn in 0..20 {
+                held.extend((0..20).filter_map(|network| places.enter(of(network), true).ok()));
+                assert!(!own.iter().any(|place| place.ending.has_come()));
+                // From networks of their own.
+                let from = [
+                    of(100 + turn),
+                    format!("2001:db8:{turn:x}::1").parse().unwrap(),
+                ];
+                own = from
+                    .map(|from| places.enter(from, true).expect("there is a place"))
+                    .into();
+                assert!(places.lock().strangers.len() <= most);
+            }
+            drop(own);
+            let gone = held.iter().filter(|place| place.ending.has_come()).count();
+            assert_eq!(held.len() - gone, places.lock().strangers.len());
+            drop(held);
+            let taken = places.lock();
+            assert_eq!((taken.connections, taken.displaced), (0, 0));
+        }
+    }
+
+    #[test]
+    fn users_and_mail_have_places_of_their_own() {
+        let check = |text: &str, connections: usize, expected: [usize; 3]| {
+            let config = Config::parse(&format!("[limits]\n{text}")).unwrap();
+            let pools = Pools::new(&config.limits, connections);
+            let found = [&pools.users, &pools.mail, &pools.front].map(|of| of.connections_max);
+            assert_eq!(found, expected, "{text:?} {connections}");
+        };
+        check("", 20_000, [12_500, 5_000, 2_500]);
+        check("", 100, [63, 25, 12]);
+        check("smtp_connections_max = 100", 20_000, [17_400, 100, 2_500]);
+        check("smtp_connections_max = 100", 100, [38, 50, 12]);
+        check("", 1, [1, 1, 1]);
     }
 
     #[test]

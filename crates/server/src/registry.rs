@@ -3,7 +3,7 @@
 //! An event is a bit, not a message: a session that is slow to ask what has changed costs no memory, however much changes.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -12,10 +12,15 @@ use std::{
 
 use tokio::sync::Notify;
 use whimbrel_mailbox::AccountId;
-use whimbrel_service::api::{Event, SessionId};
+use whimbrel_service::api::{Ended, Event, SessionId};
 
 const CHANGED: u8 = 1;
 const SHUTDOWN: u8 = 2;
+const PASSWORD_CHANGED: u8 = 4;
+const ACCOUNT_REMOVED: u8 = 8;
+
+/// Ends of sessions that logins which are under way are held against; logins take less time than so many.
+const ENDS_KEPT_MAX: usize = 1024;
 
 /// Locks that sessions are spread over: owners notify in parallel.
 const SHARDS: usize = 16;
@@ -31,6 +36,8 @@ pub struct Signal {
     account: Mutex<Option<AccountId>>,
     /// This node serves the account no more.
     turned_out: AtomicBool,
+    /// Nobody has logged in with the account's password.
+    administrators: AtomicBool,
 }
 
 impl Signal {
@@ -48,6 +55,14 @@ impl Signal {
     fn is_now_of(&self, account: Option<AccountId>) {
         *self.account.lock().unwrap_or_else(PoisonError::into_inner) = account;
         self.turned_out.store(false, Ordering::SeqCst);
+        self.events
+            .fetch_and(!(PASSWORD_CHANGED | ACCOUNT_REMOVED), Ordering::AcqRel);
+    }
+
+    fn end(&self, why: Ended) {
+        if why != Ended::PasswordChanged || !self.administrators.load(Ordering::SeqCst) {
+            self.raise(Event::Ended(why));
+        }
     }
 
     /// Tells it; telling it twice before it looks is telling it once.
@@ -55,6 +70,8 @@ impl Signal {
         let bit = match event {
             Event::Changed => CHANGED,
             Event::Shutdown => SHUTDOWN,
+            Event::Ended(Ended::PasswordChanged) => PASSWORD_CHANGED,
+            Event::Ended(Ended::AccountRemoved) => ACCOUNT_REMOVED,
         };
         self.events.fetch_or(bit, Ordering::AcqRel);
         self.wake.notify_one();
@@ -72,8 +89,13 @@ impl Signal {
 
     /// An event, if there is one.
     pub fn take(&self) -> Option<Event> {
-        // The end comes first: what has changed no longer matters then.
-        for (bit, event) in [(SHUTDOWN, Event::Shutdown), (CHANGED, Event::Changed)] {
+        // The end comes first, with its true reason: what has changed no longer matters then.
+        for (bit, event) in [
+            (ACCOUNT_REMOVED, Event::Ended(Ended::AccountRemoved)),
+            (PASSWORD_CHANGED, Event::Ended(Ended::PasswordChanged)),
+            (SHUTDOWN, Event::Shutdown),
+            (CHANGED, Event::Changed),
+        ] {
             if self.events.fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
                 return Some(event);
             }
@@ -102,9 +124,24 @@ pub struct Registry {
     /// Sessions are served by other nodes.
     draining: AtomicBool,
     sessions: [Mutex<HashMap<u64, Arc<Signal>>>; SHARDS],
+<<<<<<< HEAD
     /// What sessions of an account share, of each that has one. Never iterated.
     accounts: Mutex<HashMap<AccountId, Shared>>,
+=======
+    /// Sessions of each account that has one. Never iterated.
+    accounts: Mutex<HashMap<AccountId, usize>>,
+    /// Accounts whose sessions were ended, in that order.
+    ends: Mutex<Ends>,
+>>>>>>> server
     per_account_max: usize,
+}
+
+/// See [`Registry::end`].
+#[derive(Debug, Default)]
+struct Ends {
+    /// How many there were.
+    count: u64,
+    last: VecDeque<(u64, AccountId, Ended)>,
 }
 
 impl Registry {
@@ -117,6 +154,7 @@ impl Registry {
             draining: AtomicBool::new(false),
             sessions: std::array::from_fn(|_| Mutex::default()),
             accounts: Mutex::default(),
+            ends: Mutex::default(),
             per_account_max,
         })
     }
@@ -141,7 +179,11 @@ impl Registry {
             id,
             signal,
             account: None,
+<<<<<<< HEAD
             slice: None,
+=======
+            asked_at: self.ends(),
+>>>>>>> server
             registry: Arc::clone(self),
         }
     }
@@ -189,6 +231,42 @@ impl Registry {
             }
             is_of && signal.is_served_here()
         });
+    }
+
+    /// Ends all sessions of an account, those too that are carried to other nodes, and those whose login was checked before and is not counted yet.
+    pub fn end(&self, account: AccountId, why: Ended) {
+        {
+            let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+            ends.count += 1;
+            let count = ends.count;
+            ends.last.push_back((count, account, why));
+            if ends.last.len() > ENDS_KEPT_MAX {
+                ends.last.pop_front();
+            }
+        }
+        for shard in &self.sessions {
+            let sessions = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            for signal in sessions.values() {
+                if signal.is_of(|of| of == account) {
+                    signal.end(why);
+                }
+            }
+        }
+    }
+
+    fn ends(&self) -> u64 {
+        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.count
+    }
+
+    /// Why the sessions of an account were ended last, after the first `asked_at` ends.
+    fn ended_since(&self, asked_at: u64, account: AccountId) -> Option<Ended> {
+        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = ends.last.iter().rev();
+        let mut since = newest.take_while(|(at, ..)| *at > asked_at);
+        since
+            .find(|(_, of, _)| *of == account)
+            .map(|(_, _, why)| *why)
     }
 
     fn say_goodbye(&self, to: impl Fn(&Signal) -> bool) {
@@ -243,15 +321,31 @@ pub struct Registered {
     /// Its events.
     pub signal: Arc<Signal>,
     account: Option<AccountId>,
+<<<<<<< HEAD
     slice: Option<Slice>,
+=======
+    /// How many ends there had been when its login was asked for.
+    asked_at: u64,
+>>>>>>> server
     registry: Arc<Registry>,
 }
 
 impl Registered {
+<<<<<<< HEAD
     /// What is held while this session does a slice of long work; before the login it does none.
     #[must_use]
     pub fn slice(&self) -> Option<&Slice> {
         self.slice.as_ref()
+=======
+    /// A login is about to be checked. If the account's sessions are ended before it is counted, so is this one.
+    pub fn asks(&mut self) {
+        self.asked_at = self.registry.ends();
+    }
+
+    /// It is the administrator's: nobody has logged in on it by a password.
+    pub fn is_administrators(&self) {
+        self.signal.administrators.store(true, Ordering::SeqCst);
+>>>>>>> server
     }
 
     /// Another node serves it.
@@ -283,7 +377,11 @@ impl Registered {
         shared.sessions += 1;
         self.slice = Some(Arc::clone(&shared.slice));
         self.account = Some(account);
+        drop(accounts);
         self.signal.is_now_of(Some(account));
+        if let Some(why) = self.registry.ended_since(self.asked_at, account) {
+            self.signal.end(why);
+        }
         true
     }
 
@@ -384,6 +482,38 @@ mod tests {
         assert!(sessions[2].log_in(bob));
         sessions[2].stays();
         assert_eq!(told(&sessions[2]), None);
+    }
+
+    /// A login that was checked against the old password came in behind the change.
+    #[test]
+    fn sessions_of_an_account_end_wherever_they_are() {
+        let registry = Registry::new(10);
+        let (anne, bob) = (AccountId([1; 16]), AccountId([2; 16]));
+        let mut sessions: Vec<_> = (0..5).map(|_| registry.enter()).collect();
+        for (session, account) in [(0, anne), (1, bob), (2, anne), (3, anne)] {
+            assert!(sessions[session].log_in(account));
+        }
+        sessions[2].passes();
+        sessions[3].is_administrators();
+        let told = |session: &Registered| session.signal.take();
+        let all = |sessions: &[Registered]| sessions.iter().map(told).collect::<Vec<_>>();
+        registry.end(anne, Ended::PasswordChanged);
+        let changed = Some(Event::Ended(Ended::PasswordChanged));
+        assert_eq!(all(&sessions), [changed, None, changed, None, None]);
+        assert!(sessions[4].log_in(anne));
+        assert_eq!(told(&sessions[4]), changed, "it was checked before");
+        sessions[1].log_out();
+        sessions[1].asks();
+        assert!(sessions[1].log_in(anne));
+        assert_eq!(told(&sessions[1]), None, "it was checked after");
+        let mut brought = registry.enter();
+        assert!(brought.log_in(anne));
+        assert_eq!(told(&brought), None, "it came after");
+        registry.shutdown();
+        registry.end(anne, Ended::AccountRemoved);
+        let removed = Some(Event::Ended(Ended::AccountRemoved));
+        assert_eq!(told(&brought), removed);
+        assert_eq!(all(&sessions), [removed; 5]);
     }
 
     #[test]

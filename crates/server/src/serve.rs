@@ -31,7 +31,7 @@ use crate::{
     config::Config,
     driver::Context,
     handshakes::Handshakes,
-    listen::{self, Listener, Places, Protocol, Room},
+    listen::{self, Listener, Pools, Protocol, Room},
     metrics::{self, Readiness},
     node::{DataDir, NodeError, Starts},
     password::PasswordError,
@@ -348,10 +348,10 @@ impl Server {
         let certificates = Arc::new(Certificates::open(config)?);
         let tls = certificates.server_config()?;
         let room = Room::within(config, getrlimit(Resource::Nofile).current);
-        let places = Places::new(&config.limits, room.connections);
+        let pools = Pools::new(&config.limits, room.connections);
         let door = Door::new(
             config,
-            Arc::clone(&places),
+            pools.clone(),
             Arc::clone(&tls),
             certificates.shown(),
         );
@@ -426,7 +426,7 @@ impl Server {
         });
         let administrators = admin::session::sessions(
             Arc::clone(&context),
-            Arc::clone(&places),
+            Arc::clone(&pools.users),
             Arc::clone(&server.service.registry),
             sessions::of_administrators(config, server.service.clock),
         );
@@ -462,7 +462,7 @@ impl Server {
                 tls,
                 socket,
                 make: sessions::factory(config, server.service.clock, protocol),
-                places: Arc::clone(&places),
+                places: Arc::clone(pools.of(protocol)),
                 registry: Arc::clone(&server.service.registry),
                 context: Arc::clone(&context),
             };

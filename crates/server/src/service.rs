@@ -108,7 +108,8 @@ impl<S: Store> Service<S> {
             ..directory::Config::alone(origin, identity.slot)
         };
         let mut machine = DirectoryOwner::new(directory_config, authenticator)
-            .with_senders(sender_limits(config));
+            .with_senders(sender_limits(config))
+            .with_probes(&probe_limits(config));
         tell_clock(&mut machine, clock, told);
         actors.spawn(Actor::new("directory", machine, directory, Arc::clone(&shared)).run());
         let queue_config = queue::Config {
@@ -225,7 +226,16 @@ fn auth_limits(config: &Config) -> auth::Limits {
 fn sender_limits(config: &Config) -> senders::Limits {
     senders::Limits {
         messages_max: config.submission.messages_max,
+        recipients_max: config.submission.recipients_max,
         window_seconds: config.submission.messages_window.as_secs(),
+    }
+}
+
+fn probe_limits(config: &Config) -> directory::ProbeLimits {
+    directory::ProbeLimits {
+        unknown_max: config.smtp.unknown_recipients_per_address_max,
+        window_seconds: config.smtp.unknown_recipients_window.as_secs(),
+        peers_max: config.auth.peers_max,
     }
 }
 

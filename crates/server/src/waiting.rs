@@ -15,7 +15,7 @@ use whimbrel_storage_embedded::{Disk as _, RealDisk};
 use crate::{
     config::Config,
     handshakes::Handshakes,
-    listen::{Places, Protocol},
+    listen::{Pools, Protocol, displaced},
     metrics::{self, Fault},
     notify::Notifier,
     tls::Shown,
@@ -60,7 +60,7 @@ impl Waits<'_> {
 
 /// What turning clients away needs.
 pub(crate) struct Door {
-    pub(crate) places: Arc<Places>,
+    pools: Pools,
     pub(crate) tls: Arc<ServerConfig>,
     pub(crate) shown: Shown,
     handshakes: Handshakes,
@@ -70,12 +70,12 @@ pub(crate) struct Door {
 impl Door {
     pub(crate) fn new(
         config: &Config,
-        places: Arc<Places>,
+        pools: Pools,
         tls: Arc<ServerConfig>,
         shown: Shown,
     ) -> Arc<Door> {
         Arc::new(Door {
-            places,
+            pools,
             tls,
             shown,
             handshakes: Handshakes::new(&config.tls),
@@ -122,9 +122,20 @@ impl Door {
         tls: bool,
     ) -> io::Result<()> {
         metrics::refused("disk");
-        let Ok(_place) = self.places.enter(address, true) else {
+        let Ok(place) = self.pools.of(protocol).enter(address, true) else {
             return Ok(());
         };
+        let ending = place.ending();
+        tokio::select! {
+            told = self.tell_why(stream, protocol, tls) => told,
+            () = ending.comes() => {
+                displaced(protocol, address);
+                Ok(())
+            }
+        }
+    }
+
+    async fn tell_why(&self, stream: TcpStream, protocol: Protocol, tls: bool) -> io::Result<()> {
         let mut transport = Transport::Clear(stream);
         if tls && let Transport::Clear(stream) = transport {
             let shaken = self.handshakes.shake(stream, &self.tls, &self.shown);

@@ -2,6 +2,10 @@
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpSocket, TcpStream},
+};
 use whimbrel_imap::{
     client::{FetchData, Response},
     encode::Kind,
@@ -229,4 +233,60 @@ async fn a_second_server_is_kept_out_of_the_data_directory() {
     assert!(DataDir::open(directory.path()).is_err());
     server.stop().await;
     start(&config).await.stop().await;
+}
+
+/// Strangers of twenty networks connect to all ports again and again, begin handshakes, and say no more. Eight addresses kept everybody else out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_keeps_nobody_out() {
+    const NETWORKS: u8 = 20;
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path());
+    config.limits.unauthenticated_max = 60;
+    config.limits.smtp_connections_max = 40;
+    config.limits.unauthenticated_per_address_max = 8;
+    config.tls.handshakes_max = 16;
+    let verifier = make_verifier(&config.auth, PASSWORD.as_bytes()).unwrap();
+    let question = Question::AccountAdd {
+        address: ANNE.to_owned(),
+        verifier,
+        scram: None,
+    };
+    let added = ask(&config, question, fatal()).await;
+    assert_eq!(added.unwrap(), Answer::Done {});
+    let server = start(&config).await;
+    let smtp = address(&server, For::Mail(Protocol::Smtp, false));
+    let mail_ports = server.addresses().iter();
+    let ports: Vec<SocketAddr> = mail_ports
+        .filter(|(kind, _)| matches!(kind, For::Mail(..) | For::Metrics))
+        .map(|(_, address)| *address)
+        .collect();
+    let mut flood = Vec::new();
+    for turn in 0..5 {
+        for network in 0..NETWORKS {
+            for port in &ports {
+                let socket = TcpSocket::new_v4().unwrap();
+                let from = SocketAddr::from(([127, 1, network, 1], 0));
+                socket.bind(from).unwrap();
+                let mut stream = socket.connect(*port).await.unwrap();
+                // A handshake that goes no further, where there is one. The connection may be over already.
+                let _ = stream.write_all(&[0x16, 3, 1]).await;
+                flood.push(stream);
+            }
+        }
+        // They hold all places now.
+        drop(inbox(&server, 0).await);
+        let mut greeting = [0; 4];
+        let mut stream = TcpStream::connect(smtp).await.unwrap();
+        stream.read_exact(&mut greeting).await.unwrap();
+        assert_eq!(greeting.as_slice(), b"220 ", "turn {turn}");
+        let metrics = address(&server, For::Metrics);
+        let mut stream = TcpStream::connect(metrics).await.unwrap();
+        let ask = b"GET /healthz HTTP/1.1\r\n\r\n";
+        stream.write_all(ask).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    drop(flood);
+    server.stop().await;
 }

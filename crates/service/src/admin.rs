@@ -23,7 +23,7 @@ pub enum AdminCall {
         /// Which.
         address: String,
     },
-    /// Sets a new verifier. Sessions that are logged in stay.
+    /// Sets a new verifier.
     SetVerifier {
         /// Which.
         address: String,
@@ -31,6 +31,8 @@ pub enum AdminCall {
         verifier: String,
         /// As of [`AdminCall::AddAccount`].
         scram: Option<ScramKeys>,
+        /// Sessions that are logged in stay; else they end.
+        keeps_sessions: bool,
     },
     /// All accounts.
     ListAccounts,

@@ -46,6 +46,8 @@ pub enum Call {
         local: String,
         /// The domain as the client gave it; `None` for `<Postmaster>`.
         domain: Option<String>,
+        /// Who asks.
+        asker: Asker,
     },
     /// Something about one account's mail. Answered by the [`Reply`] that the call names.
     Mailbox {
@@ -158,6 +160,17 @@ pub struct BlobRange {
 
 /// Most bytes in one blob write or read: what a session holds of a body at a time.
 pub const BLOB_CHUNK_BYTES_MAX: usize = 64 * 1024;
+
+/// Who asks for a recipient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// A server in front, which is trusted.
+    Front,
+    /// Anybody, from there: if too many recipients that it named were unknown, it is not answered ([`Failure::Throttled`]).
+    Stranger(IpAddr),
+    /// An account that sends: its recipients are counted, and [`Failure::Throttled`] if there were too many.
+    Account(AccountId),
+}
 
 /// A login to check.
 pub struct Authenticate {
@@ -773,6 +786,37 @@ pub const CHANGES_PER_CALL_MAX: usize = 1024;
 pub enum Event {
     /// The watched mailbox has changed: ask for [`MailboxCall::Changes`] when the protocol allows it.
     Changed,
-    /// The server stops, or the account was removed: say goodbye.
+    /// The server stops, or serves the account no more: say goodbye.
     Shutdown,
+    /// Whoever has logged in may not be here any more: say why, and do nothing more for him.
+    Ended(Ended),
+}
+
+/// Why the sessions of an account end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It has another password than the one they logged in with.
+    PasswordChanged,
+    /// It is gone.
+    AccountRemoved,
+}
+
+impl Ended {
+    /// For the client.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Ended::PasswordChanged => "The password was changed, log in again",
+            Ended::AccountRemoved => "The account was removed",
+        }
+    }
+
+    /// For the log.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Ended::PasswordChanged => "password changed",
+            Ended::AccountRemoved => "account removed",
+        }
+    }
 }

@@ -5,19 +5,21 @@
 //!
 //! - *Rate limit before work.* A peer with too many failures is refused before anything is computed.
 //! - *Bounded work.* At most [`Limits::verifications_max`] run at once, at most [`Limits::waiting_max`] wait, of one
-//!   peer [`Limits::waiting_per_peer_max`]; more are told to come back.
+//!   peer [`Limits::waiting_per_peer_max`]; more are told to come back. Those that wait are served in turns by network, and in it by peer; who has logged in to
+//!   the account from there before comes first. So many addresses keep nobody out.
 //! - *Cache.* A client that repeats a login that succeeded (mail clients open many connections) does not pay again. What is stored stays
 //!   argon2id; the cache lives in memory only, for minutes, and its key is a BLAKE3 keyed hash, under a key made at start, of name, password
 //!   and peer address, each with its length, so that no two logins share a key. A hit counts only if the name still leads to the same
-//!   account with the same verifier.
+//!   account with the same verifier. It counts for a peer that is refused otherwise, too: one bad client behind an address must not keep out the others, whose
+//!   password is right. How often such a peer may try is bounded ([`UNHEARD_FACTOR`]): the lookup costs less than a verification, by design.
 //!
-//! A name that does not exist costs a verification, too, so that time does not tell which names do.
+//! A name that does not exist costs a verification, too, with the parameters of some account, so that time does not tell which names do.
 //!
 //! SCRAM (RFC 5802) is checked here and now: a proof costs a few hashes. A name without keys is given a salt that is made up, always the same, and
 //! fails at the end. The rate limit holds as for passwords.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     net::IpAddr,
 };
 
@@ -32,7 +34,14 @@ use crate::{
     api::{Authenticate, Failure, Reply, ScramFinish},
     machine::{Note, Now, Output, RequestId, Ticket},
     scram::{self, ITERATIONS_MIN, KEY_BYTES, SALT_BYTES, ScramKeys},
+    tally::{Tally, peer_key, site_key},
+    turns::Turns,
 };
+
+/// A peer that has so many times as many failures as it may have is not even looked up in the cache: guessing costs too little there.
+const UNHEARD_FACTOR: u32 = 50;
+/// Made-up salts did not depend on the iterations before; for these, which were the only ones that names of nobody had by default, they still do not.
+const ITERATIONS_BEFORE: u32 = 60_000;
 
 /// What bounds authentication. All have config keys in `[auth]`.
 #[derive(Clone, Debug)]
@@ -86,12 +95,23 @@ pub struct Known {
     pub scram: Option<ScramKeys>,
 }
 
+/// What the directory says of a name that logs in by a password.
+#[derive(Clone, Debug, Default)]
+pub struct Looked {
+    /// Whose it is.
+    pub known: Option<Known>,
+    /// Nobody's: the verifier of some account, so that it costs as much; `None`: there are no accounts.
+    pub decoy: Option<String>,
+}
+
 /// From what a salt is made up for a name that has no keys.
 pub struct MadeUp {
     /// The name, folded.
     pub name: String,
     /// The directory's secret; until it has one, [`Authenticator::decoy_secret`] stands for it.
     pub secret: Option<DecoySecret>,
+    /// The iterations of some account's keys; `None`: there are none.
+    pub iterations: Option<u32>,
 }
 
 /// The server's part of a nonce, before base64.
@@ -111,6 +131,56 @@ struct Attempt {
     peer: IpAddr,
     key: CacheKey,
     known: Option<Known>,
+    decoy: Option<String>,
+}
+
+type Waits = (Attempt, Zeroizing<Vec<u8>>);
+
+/// Logins that wait, in turns by network, and in each network by peer.
+#[derive(Default)]
+struct Lane {
+    sites: Turns<IpAddr, ()>,
+    peers: BTreeMap<IpAddr, Turns<IpAddr, Waits>>,
+}
+
+impl Lane {
+    fn of(&self, peer: IpAddr) -> usize {
+        let site = self.peers.get(&site_key(peer));
+        site.map_or(0, |site| site.of(peer_key(peer)))
+    }
+
+    fn push(&mut self, waits: Waits) {
+        let (peer, site) = (peer_key(waits.0.peer), site_key(waits.0.peer));
+        self.sites.push(site, ());
+        self.peers.entry(site).or_default().push(peer, waits);
+    }
+
+    fn pop(&mut self) -> Option<Waits> {
+        let (site, ()) = self.sites.pop()?;
+        let (_, waits) = self.peers.get_mut(&site)?.pop()?;
+        self.tidy(site);
+        Some(waits)
+    }
+
+    /// Takes the last of the network that has most waiting, if that is more than `site` would have with one more.
+    fn pop_last_of_longest(&mut self, site: IpAddr) -> Option<Waits> {
+        let longest = self.sites.longest()?;
+        if self.sites.of(longest) <= self.sites.of(site) + 1 {
+            return None;
+        }
+        self.sites.pop_last_of(longest)?;
+        let peers = self.peers.get_mut(&longest)?;
+        let peer = peers.longest()?;
+        let waits = peers.pop_last_of(peer);
+        self.tidy(longest);
+        waits
+    }
+
+    fn tidy(&mut self, site: IpAddr) {
+        if self.peers.get(&site).is_some_and(|peers| peers.len() == 0) {
+            self.peers.remove(&site);
+        }
+    }
 }
 
 type CacheKey = [u8; 32];
@@ -118,11 +188,6 @@ type CacheKey = [u8; 32];
 struct Cached {
     known: Known,
     expires: u64,
-}
-
-struct Failures {
-    count: u32,
-    since: u64,
 }
 
 /// The machine inside the directory owner that checks passwords.
@@ -137,12 +202,15 @@ pub struct Authenticator {
     nonces: u64,
     /// Cache keys in the order in which they expire.
     cache_order: VecDeque<(u64, CacheKey)>,
-    failures: BTreeMap<IpAddr, Failures>,
-    failure_order: VecDeque<(u64, IpAddr)>,
+    failures: Tally,
     running: BTreeMap<Ticket, Attempt>,
-    waiting: VecDeque<(Attempt, Zeroizing<Vec<u8>>)>,
-    /// How many of each peer wait.
-    waiting_of: BTreeMap<IpAddr, usize>,
+    /// Those that have logged in to the account from there before.
+    returning: Lane,
+    /// The others.
+    strangers: Lane,
+    /// Who has logged in to which account, and in which order.
+    succeeded: BTreeSet<(IpAddr, AccountId)>,
+    success_order: VecDeque<(IpAddr, AccountId)>,
 }
 
 impl Authenticator {
@@ -150,17 +218,18 @@ impl Authenticator {
     #[must_use]
     pub fn new(limits: Limits, secret: [u8; 32], decoy_verifier: String) -> Self {
         Authenticator {
+            failures: Tally::new(limits.peers_max, limits.failure_window_seconds),
             limits,
             secret,
             decoy_verifier,
             nonces: 0,
             cache: BTreeMap::new(),
             cache_order: VecDeque::new(),
-            failures: BTreeMap::new(),
-            failure_order: VecDeque::new(),
             running: BTreeMap::new(),
-            waiting: VecDeque::new(),
-            waiting_of: BTreeMap::new(),
+            returning: Lane::default(),
+            strangers: Lane::default(),
+            succeeded: BTreeSet::new(),
+            success_order: VecDeque::new(),
         }
     }
 
@@ -176,16 +245,18 @@ impl Authenticator {
         now: Now,
         request: RequestId,
         ask: Authenticate,
-        known: Option<Known>,
+        looked: Looked,
         next_ticket: &mut impl FnMut() -> Ticket,
         out: &mut VecDeque<Output>,
     ) {
         let seconds = now.mono_micros / 1_000_000;
         self.forget(seconds);
-        if self.is_throttled(ask.peer) {
+        let unheard = self.limits.failures_max.saturating_mul(UNHEARD_FACTOR);
+        if self.failures.of(ask.peer) >= unheard {
             out.push_back(Output::Reply(request, Reply::Failed(Failure::Throttled)));
             return;
         }
+        let Looked { known, decoy } = looked;
         let key = self.cache_key(&ask);
         if let (Some(cached), Some(known)) = (self.cache.get(&key), &known)
             && cached.known.account == known.account
@@ -204,44 +275,71 @@ impl Authenticator {
             out.push_back(authenticated(request, known));
             return;
         }
+        if self.is_throttled(ask.peer) {
+            self.failures.count(seconds, ask.peer);
+            out.push_back(Output::Reply(request, Reply::Failed(Failure::Throttled)));
+            return;
+        }
         let attempt = Attempt {
             request,
             login: ask.login,
             peer: ask.peer,
             key,
             known,
+            decoy,
         };
         if self.running.len() < self.limits.verifications_max {
             self.verify(attempt, ask.password, next_ticket, out);
-        } else if !self.wait(attempt, ask.password) {
+        } else if let Some(request) = self.wait(attempt, ask.password) {
             out.push_back(Output::Reply(request, Reply::Failed(Failure::Throttled)));
         }
     }
 
-    /// Puts an attempt behind those that wait; false: there is no place for it.
-    fn wait(&mut self, attempt: Attempt, password: Zeroizing<Vec<u8>>) -> bool {
-        let peer = peer_key(attempt.peer);
-        let of_peer = self.waiting_of.get(&peer).copied().unwrap_or(0);
-        if self.waiting.len() >= self.limits.waiting_max
-            || of_peer >= self.limits.waiting_per_peer_max
-        {
-            return false;
+    /// Lets an attempt wait for its turn. Whose attempt has to come back later: there is no place for it, or it had to make place for one of a network that has
+    /// fewer waiting.
+    fn wait(&mut self, attempt: Attempt, password: Zeroizing<Vec<u8>>) -> Option<RequestId> {
+        let (peer, request) = (attempt.peer, attempt.request);
+        let of_peer = self.returning.of(peer) + self.strangers.of(peer);
+        if of_peer >= self.limits.waiting_per_peer_max {
+            return Some(request);
         }
-        self.waiting_of.insert(peer, of_peer + 1);
-        self.waiting.push_back((attempt, password));
-        true
+        let waiting = self.returning.sites.len() + self.strangers.sites.len();
+        let mut displaced = None;
+        if waiting >= self.limits.waiting_max {
+            let Some((other, _)) = self.strangers.pop_last_of_longest(site_key(peer)) else {
+                return Some(request);
+            };
+            displaced = Some(other.request);
+        }
+        let known = attempt.known.as_ref();
+        let returns = known.is_some_and(|known| {
+            let place = (peer_key(peer), known.account);
+            self.succeeded.contains(&place)
+        });
+        let lane = match returns {
+            true => &mut self.returning,
+            false => &mut self.strangers,
+        };
+        lane.push((attempt, password));
+        displaced
     }
 
-    fn next_waiting(&mut self) -> Option<(Attempt, Zeroizing<Vec<u8>>)> {
-        let next = self.waiting.pop_front()?;
-        let peer = peer_key(next.0.peer);
-        if let Some(of_peer) = self.waiting_of.get_mut(&peer) {
-            *of_peer -= 1;
-            if *of_peer == 0 {
-                self.waiting_of.remove(&peer);
-            }
+    fn next_waiting(&mut self) -> Option<Waits> {
+        self.returning.pop().or_else(|| self.strangers.pop())
+    }
+
+    /// Somebody has logged in from there.
+    fn succeeds(&mut self, peer: IpAddr, account: AccountId) {
+        let place = (peer_key(peer), account);
+        if self.limits.peers_max == 0 || !self.succeeded.insert(place) {
+            return;
         }
-        Some(next)
+        self.success_order.push_back(place);
+        if self.success_order.len() > self.limits.peers_max
+            && let Some(oldest) = self.success_order.pop_front()
+        {
+            self.succeeded.remove(&oldest);
+        }
     }
 
     /// A verification is done. `still` is what the directory knows under that name now: an account that was removed or got
@@ -269,6 +367,7 @@ impl Authenticator {
                     cached: false,
                 }));
                 out.push_back(authenticated(attempt.request, &known));
+                self.succeeds(attempt.peer, known.account);
                 self.remember(seconds, attempt.key, known);
             }
             None => self.failed(seconds, attempt.request, &attempt.login, attempt.peer, out),
@@ -298,11 +397,9 @@ impl Authenticator {
         out: &mut VecDeque<Output>,
     ) {
         let ticket = next_ticket();
-        let verifier = attempt
-            .known
-            .as_ref()
-            .map_or(&self.decoy_verifier, |known| &known.verifier)
-            .clone();
+        let known = attempt.known.as_ref().map(|known| &known.verifier);
+        let verifier = known.or(attempt.decoy.as_ref());
+        let verifier = verifier.unwrap_or(&self.decoy_verifier).clone();
         self.running.insert(ticket, attempt);
         out.push_back(Output::Verify {
             ticket,
@@ -332,10 +429,16 @@ impl Authenticator {
         }
         let secret = made_up.secret.unwrap_or_else(|| self.decoy_secret());
         // Made whether it is wanted or not: neither the time nor the answer tells which names there are.
-        let made_up = blake3::keyed_hash(&secret.0, made_up.name.as_bytes());
+        let configured = self.limits.scram_iterations.max(ITERATIONS_MIN);
+        let mut iterations = made_up.iterations.unwrap_or(configured);
+        let mut hasher = blake3::Hasher::new_keyed(&secret.0);
+        hasher.update(made_up.name.as_bytes());
+        // An account's iterations never change without its salt.
+        if iterations != ITERATIONS_BEFORE {
+            hasher.update(&[0]).update(&iterations.to_le_bytes());
+        }
         let mut salt = [0; SALT_BYTES];
-        salt.copy_from_slice(&made_up.as_bytes()[..SALT_BYTES]);
-        let mut iterations = self.limits.scram_iterations.max(ITERATIONS_MIN);
+        salt.copy_from_slice(&hasher.finalize().as_bytes()[..SALT_BYTES]);
         if let Some(keys) = known.and_then(|known| known.scram) {
             (salt, iterations) = (keys.salt, keys.iterations);
         }
@@ -381,6 +484,7 @@ impl Authenticator {
         let signature = scram::check(keys.unwrap_or(&NOBODY), &ask.auth_message, &ask.proof);
         match (known, signature) {
             (Some(known), Some(signature)) if known.scram.is_some() => {
+                self.succeeds(ask.peer, known.account);
                 out.push_back(Output::Log(Note::LoggedIn {
                     login: known.login.clone(),
                     cached: false,
@@ -399,9 +503,7 @@ impl Authenticator {
     }
 
     fn is_throttled(&self, peer: IpAddr) -> bool {
-        self.failures
-            .get(&peer_key(peer))
-            .is_some_and(|f| f.count >= self.limits.failures_max)
+        self.failures.of(peer) >= self.limits.failures_max
     }
 
     /// Counts and tells a wrong login.
@@ -413,7 +515,7 @@ impl Authenticator {
         peer: IpAddr,
         out: &mut VecDeque<Output>,
     ) {
-        self.count_failure(seconds, peer);
+        self.failures.count(seconds, peer);
         out.push_back(Output::Log(Note::LoginFailed {
             login: printable(login, LOGGED_CHARS_MAX),
             peer,
@@ -454,26 +556,6 @@ impl Authenticator {
         }
     }
 
-    fn count_failure(&mut self, seconds: u64, peer: IpAddr) {
-        let peer = peer_key(peer);
-        if let Some(failures) = self.failures.get_mut(&peer) {
-            failures.count = failures.count.saturating_add(1);
-            return;
-        }
-        if self.limits.peers_max == 0 {
-            return;
-        }
-        // Only who is new takes another's place: else the last to come would forget its own failures.
-        while self.failure_order.len() >= self.limits.peers_max {
-            if let Some((_, oldest)) = self.failure_order.pop_front() {
-                self.failures.remove(&oldest);
-            }
-        }
-        let since = seconds;
-        self.failures.insert(peer, Failures { count: 1, since });
-        self.failure_order.push_back((since, peer));
-    }
-
     /// Drops what has expired. Cheap: both queues are in order of time.
     fn forget(&mut self, seconds: u64) {
         while self
@@ -483,14 +565,7 @@ impl Authenticator {
         {
             self.drop_oldest_cached();
         }
-        while let Some((since, peer)) = self.failure_order.front() {
-            if since + self.limits.failure_window_seconds > seconds {
-                break;
-            }
-            debug_assert!(self.failures.get(peer).is_none_or(|f| f.since == *since));
-            self.failures.remove(peer);
-            self.failure_order.pop_front();
-        }
+        self.failures.forget(seconds);
     }
 }
 
@@ -502,20 +577,6 @@ fn authenticated(request: RequestId, known: &Known) -> Output {
             login: known.login.clone(),
         },
     )
-}
-
-/// One customer's IPv6 network is usually a /64: counting single addresses would count nothing.
-fn peer_key(peer: IpAddr) -> IpAddr {
-    match peer {
-        IpAddr::V4(_) => peer,
-        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
-            Some(v4) => IpAddr::V4(v4),
-            None => {
-                let [a, b, c, d, ..] = v6.segments();
-                IpAddr::V6([a, b, c, d, 0, 0, 0, 0].into())
-            }
-        },
-    }
 }
 
 /// Longest part of a client's login name that the log shows.

@@ -19,7 +19,7 @@ use whimbrel_storage::Mutation;
 
 use crate::{
     admin::{AccountLine, AdminCall, AdminReply},
-    api::{Call, Failure, Reply, Resolution, Target},
+    api::{Asker, Call, Failure, Reply, Resolution, Target},
     auth::{Authenticator, Known},
     figures::Figures,
     gate::Gate,
@@ -35,6 +35,7 @@ use crate::{
     saslprep::saslprep,
     senders::{self, Senders},
     stamps::Stamps,
+    tally::Tally,
 };
 
 /// With more domains than this a login without a domain leads nowhere: each is tried, and strangers ask.
@@ -78,6 +79,43 @@ impl Config {
     }
 }
 
+/// What bounds how many addresses strangers find out by naming recipients. Keys in `[smtp]`.
+#[derive(Clone, Debug)]
+pub struct ProbeLimits {
+    /// Unknown recipients of one peer (an IPv4 address or an IPv6 /64) within the window, over all its connections, before it is not answered.
+    /// `smtp.unknown_recipients_per_address_max`.
+    pub unknown_max: u32,
+    /// How long they count, in seconds. `smtp.unknown_recipients_window`.
+    pub window_seconds: u64,
+    /// Peers that are remembered. `auth.peers_max`.
+    pub peers_max: usize,
+}
+
+impl Default for ProbeLimits {
+    fn default() -> Self {
+        ProbeLimits {
+            unknown_max: 200,
+            window_seconds: 3600,
+            peers_max: 16 * 1024,
+        }
+    }
+}
+
+/// Recipients that nobody knows, by who named them.
+struct Probes {
+    unknown_max: u32,
+    tally: Tally,
+}
+
+impl Probes {
+    fn new(limits: &ProbeLimits) -> Self {
+        Probes {
+            unknown_max: limits.unknown_max,
+            tally: Tally::new(limits.peers_max, limits.window_seconds),
+        }
+    }
+}
+
 /// The directory's owner.
 pub struct DirectoryOwner {
     config: Config,
@@ -86,6 +124,7 @@ pub struct DirectoryOwner {
     state: Phase,
     authenticator: Authenticator,
     senders: Senders,
+    probes: Probes,
     /// Nodes to which there is a stream.
     links: BTreeSet<Incarnation>,
     /// Nodes of whose logs there is no more than is here.
@@ -137,8 +176,8 @@ struct Running {
     coming: Coming,
     /// Its rows.
     theirs: Directory,
-    /// Accounts to purge when the removal is durable.
-    purges: BTreeMap<Ticket, Vec<AccountId>>,
+    /// What follows from a commit when it is durable.
+    follows: BTreeMap<Ticket, Vec<Output>>,
     left_to: rising::LeftTo,
     /// What it does of itself when it has read all, and has not done yet since a commit was refused a moment ago.
     begins: bool,
@@ -164,6 +203,7 @@ impl DirectoryOwner {
             state: Phase::Loading(Loading::new(Ticket(0))),
             authenticator,
             senders: Senders::new(senders::Limits::default()),
+            probes: Probes::new(&ProbeLimits::default()),
             links: BTreeSet::new(),
             closed: Ends::new(),
             reads: BTreeMap::new(),
@@ -182,6 +222,13 @@ impl DirectoryOwner {
     #[must_use]
     pub fn with_senders(mut self, limits: senders::Limits) -> Self {
         self.senders = Senders::new(limits);
+        self
+    }
+
+    /// With these bounds on what strangers find out.
+    #[must_use]
+    pub fn with_probes(mut self, limits: &ProbeLimits) -> Self {
+        self.probes = Probes::new(limits);
         self
     }
 
@@ -290,14 +337,13 @@ impl DirectoryOwner {
         let Phase::Running(running) = &mut self.state else {
             return;
         };
-        let purges = running.purges.remove(&ticket);
+        let follows = running.follows.remove(&ticket);
         if done {
             if !running.failed {
                 running.shipping.committed(now, ticket);
                 running.young &= running.growing.is_none_or(|after| after > ticket);
             }
-            let purges = purges.into_iter().flatten();
-            self.out.extend(purges.map(Output::Purge));
+            self.out.extend(follows.into_iter().flatten());
             running.gate.committed(ticket, &mut self.out);
         } else {
             running.failed = true;
@@ -335,6 +381,7 @@ impl DirectoryOwner {
             state: Phase::Running(running),
             authenticator,
             senders,
+            probes,
             next_ticket,
             out,
             ..
@@ -347,8 +394,15 @@ impl DirectoryOwner {
         }
         match call {
             Call::Authenticate(ask) => {
-                let known = running.known(&ask.login);
-                authenticator.begin(now, request, ask, known, &mut ticket_from(next_ticket), out);
+                let looked = running.looked_up(&ask.login, authenticator);
+                authenticator.begin(
+                    now,
+                    request,
+                    ask,
+                    looked,
+                    &mut ticket_from(next_ticket),
+                    out,
+                );
             }
             Call::ScramBegin { login, peer } => {
                 let (known, made_up) = running.known_or_made_up(&login, authenticator);
@@ -375,8 +429,26 @@ impl DirectoryOwner {
                 };
                 running.gate.reply(Output::Reply(request, reply), out);
             }
-            Call::Resolve { local, domain } => {
+            Call::Resolve {
+                local,
+                domain,
+                asker,
+            } => {
+                let seconds = now.mono_micros / 1_000_000;
+                probes.tally.forget(seconds);
+                let may_ask = match asker {
+                    Asker::Front => true,
+                    Asker::Stranger(peer) => probes.tally.of(peer) < probes.unknown_max,
+                    Asker::Account(account) => senders.recipient(now, account),
+                };
+                if !may_ask {
+                    let reply = Reply::Failed(Failure::Throttled);
+                    return out.push_back(Output::Reply(request, reply));
+                }
                 let reply = running.resolve(&local, domain.as_deref());
+                if let (Resolution::NoSuchUser, Asker::Stranger(peer)) = (&reply, asker) {
+                    probes.tally.count(seconds, peer);
+                }
                 running
                     .gate
                     .reply(Output::Reply(request, Reply::Resolved(reply)), out);
@@ -457,7 +529,11 @@ impl DirectoryOwner {
                 address,
                 verifier,
                 scram,
-            } => directory.plan_set_credential(&address, Credential { verifier, scram }),
+                keeps_sessions,
+            } => {
+                let credential = Credential { verifier, scram };
+                directory.plan_set_credential(&address, credential, keeps_sessions)
+            }
             AdminCall::AddAlias { from, to } => directory.plan_add_alias(&from, &to),
             AdminCall::RemoveAlias { from, to } => {
                 directory.plan_remove_alias(&from, to.as_deref())
@@ -590,7 +666,7 @@ impl Running {
             gate: Gate::default(),
             coming,
             theirs,
-            purges: BTreeMap::new(),
+            follows: BTreeMap::new(),
             left_to: BTreeMap::new(),
             begins: true,
             gone: Vec::new(),
@@ -619,9 +695,9 @@ impl Running {
         };
         let reserved = self.log.reserve(now, count);
         let (batch, mut commit) = self.log.seal(&reserved, vec![section], Vec::new());
-        let purges = self.apply(&batch, ops, &mut commit.mutations);
-        if !purges.is_empty() {
-            self.purges.insert(ticket, purges);
+        let follows = self.apply(&batch, ops, &mut commit.mutations);
+        if !follows.is_empty() {
+            self.follows.insert(ticket, follows);
         }
         let then = Then::own(&commit, self.log.hash());
         self.shipping.committing(ticket, then);

@@ -30,4 +30,6 @@ pub mod saslprep;
 pub mod scram;
 pub mod senders;
 mod stamps;
+mod tally;
+mod turns;
 pub mod verify;

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     admin::{AdminCall, AdminReply},
-    api::{Call, Entry, Event, Reply, SessionId},
+    api::{Call, Ended, Entry, Event, Reply, SessionId},
     figures::Figures,
     peers::{PartitionReport, PeerInput, PeerOutput},
 };
@@ -202,6 +202,8 @@ pub enum Output {
     AdminReply(RequestId, AdminReply),
     /// Tell a session.
     Notify(SessionId, Event),
+    /// End all sessions that are logged in to the account, here and carried to other nodes.
+    EndSessions(AccountId, Ended),
     /// Compare a password with an argon2id verifier on a thread of its own; answer [`Input::Verified`].
     Verify {
         /// For the answer.

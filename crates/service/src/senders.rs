@@ -13,6 +13,8 @@ use crate::machine::Now;
 pub struct Limits {
     /// Messages that one account may begin within the window. `submission.messages_max`.
     pub messages_max: u32,
+    /// Recipients that one account may name within it, of all its messages together. `submission.recipients_max`.
+    pub recipients_max: u32,
     /// How long a message counts, in seconds. `submission.messages_window`.
     pub window_seconds: u64,
 }
@@ -21,6 +23,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             messages_max: 1000,
+            recipients_max: 5000,
             window_seconds: 3600,
         }
     }
@@ -29,9 +32,15 @@ impl Default for Limits {
 /// Who has sent how much. Bounded by the accounts there are: only who has logged in is counted.
 pub struct Senders {
     limits: Limits,
-    counts: BTreeMap<AccountId, u32>,
+    counts: BTreeMap<AccountId, Sent>,
     /// When the window of each began, in order.
     windows: VecDeque<(u64, AccountId)>,
+}
+
+#[derive(Default)]
+struct Sent {
+    messages: u32,
+    recipients: u32,
 }
 
 impl Senders {
@@ -47,6 +56,17 @@ impl Senders {
 
     /// Counts a message; false: the account has sent as many as it may.
     pub fn begin(&mut self, now: Now, account: AccountId) -> bool {
+        let most = self.limits.messages_max;
+        is_within(&mut self.sent(now, account).messages, most)
+    }
+
+    /// Counts a recipient; false: the account has named as many as it may.
+    pub fn recipient(&mut self, now: Now, account: AccountId) -> bool {
+        let most = self.limits.recipients_max;
+        is_within(&mut self.sent(now, account).recipients, most)
+    }
+
+    fn sent(&mut self, now: Now, account: AccountId) -> &mut Sent {
         let seconds = now.mono_micros / 1_000_000;
         while let Some((since, of)) = self.windows.front()
             && since + self.limits.window_seconds <= seconds
@@ -54,16 +74,18 @@ impl Senders {
             self.counts.remove(of);
             self.windows.pop_front();
         }
-        let count = self.counts.entry(account).or_insert_with(|| {
+        self.counts.entry(account).or_insert_with(|| {
             self.windows.push_back((seconds, account));
-            0
-        });
-        if *count >= self.limits.messages_max {
-            return false;
-        }
-        *count += 1;
-        true
+            Sent::default()
+        })
     }
+}
+
+/// Counts one more, if there may be.
+fn is_within(count: &mut u32, most: u32) -> bool {
+    let is = *count < most;
+    *count += u32::from(is);
+    is
 }
 
 #[cfg(test)]
@@ -75,6 +97,7 @@ mod tests {
         let (anne, bob) = (AccountId([1; 16]), AccountId([2; 16]));
         let mut senders = Senders::new(Limits {
             messages_max: 2,
+            recipients_max: 3,
             window_seconds: 60,
         });
         let mut check = |seconds: u64, account, expected| {
@@ -97,5 +120,12 @@ mod tests {
         check(112, anne, true);
         check(113, anne, false);
         assert_eq!((senders.counts.len(), senders.windows.len()), (2, 2));
+        // Recipients by themselves, in the same window.
+        let now = |seconds: u64| Now {
+            wall_micros: 0,
+            mono_micros: seconds * 1_000_000,
+        };
+        let named = [113, 120, 121, 122, 172].map(|at| senders.recipient(now(at), anne));
+        assert_eq!(named, [true, true, true, false, true]);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_service::{
     api::{AccountId, Authenticate, Failure, Reply, ScramFinish},
-    auth::{Authenticator, Known, Limits, MadeUp},
+    auth::{Authenticator, Known, Limits, Looked, MadeUp},
     machine::{Now, Output, RequestId, Ticket},
     scram::{ScramKeys, derive},
 };
@@ -119,14 +119,15 @@ impl Bench {
             password: password.as_bytes().to_vec().into(),
             peer: peer.parse().unwrap(),
         };
-        let (now, known) = (self.now(), self.known.get(login).cloned());
+        let known = self.known.get(login).cloned();
+        let (now, looked) = (self.now(), Looked { known, decoy: None });
         let mut next = || {
             self.tickets += 1;
             Ticket(self.tickets)
         };
         let request = RequestId(self.requests);
         self.auth
-            .begin(now, request, ask, known, &mut next, &mut self.out);
+            .begin(now, request, ask, looked, &mut next, &mut self.out);
         self.drain()
     }
 
@@ -135,6 +136,7 @@ impl Bench {
         let made_up = MadeUp {
             name: login.into(),
             secret: None,
+            iterations: None,
         };
         let known = self.known.get(login).cloned();
         let (now, request) = (self.now(), RequestId(self.requests));
@@ -361,10 +363,16 @@ fn too_many_failures_are_refused_unheard_until_the_window_ends() {
     assert_eq!(bench.login("anne", "secret", HERE), "later");
     bench.seconds += 1;
     assert_eq!(bench.login("anne", "secret", HERE), "anne=1");
-    // A success takes no failure back, and what is in the cache is refused, too.
+    // A success takes no failure back, but whose password was right from there comes in all the same.
     for _ in 0..3 {
         assert_eq!(bench.login("anne", "secret", HERE), "+anne=1");
         assert_eq!(bench.login("anne", "wrong", HERE), "wrong");
+    }
+    assert_eq!(bench.login("bob", "secret", HERE), "later");
+    assert_eq!(bench.login("anne", "secret", HERE), "+anne=1");
+    // The cache is no place to guess in: there is an end to that, too.
+    for _ in 0..150 {
+        assert_eq!(bench.login("anne", "wrong", HERE), "later");
     }
     assert_eq!(bench.login("anne", "secret", HERE), "later");
 }
@@ -463,8 +471,9 @@ fn who_waits_is_sent_away_when_his_peer_has_used_up_its_failures() {
     }
     assert_eq!(bench.begin("bob", "secret", "10.0.0.1"), "");
     assert_eq!(bench.verified(false), "1:wrong, ?v1 wrong");
-    assert_eq!(bench.verified(false), "2:wrong, 3:later, ?v2 secret");
-    assert_eq!(bench.verified(true), "4:bob=2");
+    // Another network's turn comes first.
+    assert_eq!(bench.verified(false), "2:wrong, ?v2 secret");
+    assert_eq!(bench.verified(true), "4:bob=2, 3:later");
 }
 
 #[test]
@@ -547,4 +556,35 @@ fn keys_of_nobody_prove_nothing() {
     assert_eq!(bench.scram_finish("anne", true, HERE), "4:wrong");
     bench.known.remove("anne");
     assert_eq!(bench.scram_finish("anne", true, HERE), "5:wrong");
+}
+
+/// A hundred and fifty addresses had all places to wait, and with them all time for verifications.
+#[test]
+fn those_who_wait_are_served_in_turns_and_who_was_here_before_comes_first() {
+    let mut bench = Bench::new(|limits| {
+        (limits.verifications_max, limits.waiting_max) = (1, 6);
+        (limits.failures_max, limits.waiting_per_peer_max) = (1000, 4);
+    });
+    assert_eq!(bench.login("bob", "secret", "203.0.113.1"), "bob=2");
+    bench.begin("anne", "busy", "192.0.2.1");
+    // Of one network, by three addresses of it.
+    for (number, peer) in [1, 1, 2, 3, 3, 3].into_iter().enumerate() {
+        let said = bench.begin("anne", &format!("x{number}"), &format!("192.0.2.{peer}"));
+        assert_eq!(said, "");
+    }
+    // All places are taken: the last of whoever has most has to go.
+    assert_eq!(bench.begin("bob", "fresh", "198.51.100.1"), "8:later");
+    // From there he has logged in before. To another account he has not.
+    assert_eq!(bench.begin("bob", "again", "203.0.113.1"), "7:later");
+    assert_eq!(bench.begin("anne", "new", "203.0.113.1"), "4:later");
+    // Nobody has to go for one of the network that has most.
+    assert_eq!(bench.begin("anne", "more", "192.0.2.9"), "12:later");
+    let mut order = Vec::new();
+    for _ in 0..7 {
+        let (_, _, password) = bench.asked.front().unwrap().clone();
+        order.push(password);
+        bench.verified(false);
+    }
+    let expected = ["busy", "again", "x0", "fresh", "new", "x2", "x3"];
+    assert_eq!(order, expected);
 }

@@ -10,9 +10,9 @@ use whimbrel_directory::{Directory, Op};
 use whimbrel_replication::wire::{Batches, Frame, Hello, Room};
 use whimbrel_service::{
     admin::AdminCall,
-    api::{AccountId, Call, Reply},
+    api::{AccountId, Asker, Authenticate, Call, Ended, Failure, Reply, Resolution},
     auth::{self, Authenticator},
-    directory::{Config, DirectoryOwner},
+    directory::{Config, DirectoryOwner, ProbeLimits},
     log::JOINING_KEY,
     machine::{Birth, Input, Machine, Note, Now, Output, RequestId, Standing, Ticket},
     owner::keys::partition_of,
@@ -72,6 +72,8 @@ struct Bench {
     fails: u32,
     /// Who was answered.
     answered: Vec<RequestId>,
+    /// Whose sessions end.
+    ended: Vec<(AccountId, Ended)>,
 }
 
 impl Bench {
@@ -96,6 +98,7 @@ impl Bench {
             raises: false,
             fails: 0,
             answered: Vec::new(),
+            ended: Vec::new(),
         };
         bench.poll();
         bench
@@ -150,6 +153,7 @@ impl Bench {
                     }
                 }
                 Output::AdminReply(request, _) => self.answered.push(request),
+                Output::EndSessions(account, why) => self.ended.push((account, why)),
                 Output::Birth(account, standing) => self.standings.push((account, standing)),
                 Output::Peer(PeerOutput::LoadLogs { ticket, .. }) => {
                     self.handle(Input::Peer(PeerInput::Logs(ticket, Vec::new())));
@@ -664,4 +668,193 @@ fn one_node_raises_what_another_one_brings_forward() {
         [60],
         "first of the remover, then of the other one, then of this one"
     );
+}
+
+/// Sessions end with what they rest on, when that is durable, whoever changed it; and stay where the administrator wants it.
+#[test]
+fn sessions_end_with_the_password_and_with_the_account() {
+    let peer = Incarnation::from_hash(5);
+    let mut config = Config::alone(Incarnation::from_hash(9), 9);
+    config.peers = [peer].into();
+    let mut bench = Bench::with(config, rows());
+    let set = |keeps_sessions: bool| {
+        let address = ADDRESS.to_owned();
+        let (verifier, scram) = ("new".to_owned(), None);
+        let call = AdminCall::SetVerifier {
+            address,
+            verifier,
+            scram,
+            keeps_sessions,
+        };
+        Input::Admin(RequestId(1), call)
+    };
+    let changed = (AccountId(FIRST), Ended::PasswordChanged);
+    bench.holds_commits = true;
+    bench.handle(set(false));
+    assert_eq!(bench.ended, [], "it may be lost still");
+    bench.let_go();
+    assert_eq!(std::mem::take(&mut bench.ended), [changed]);
+    bench.handle(set(true));
+    assert_eq!(bench.ended, []);
+
+    let op = |account, keeps_sessions: Option<bool>| {
+        whimbrel_directory::op::encode(&[Op::SetCredential {
+            account,
+            credential: "theirs".into(),
+            keeps_sessions,
+        }])
+    };
+    let gone = whimbrel_directory::op::encode(&[Op::RemoveAccount {
+        account: SECOND,
+        seen: vec![Dot::new(Incarnation::from_hash(2), 1)],
+    }]);
+    bench.link(peer);
+    // The first is older than the password that was set here: nothing changes.
+    let all = vec![
+        op(FIRST, None),
+        op(SECOND, Some(true)),
+        op(SECOND, None),
+        gone,
+    ];
+    bench.batches(peer, all);
+    let second = AccountId(SECOND);
+    let expected = [
+        (second, Ended::PasswordChanged),
+        (second, Ended::AccountRemoved),
+    ];
+    assert_eq!(bench.ended, expected);
+}
+
+/// After the parameters had been changed, names of nobody had the new ones and all accounts the old.
+#[test]
+fn a_name_of_nobody_costs_what_accounts_cost() {
+    let mut bench = Bench::over(BTreeMap::new());
+    let add = |bench: &mut Bench, number: u8, iterations: u32| {
+        let keys = ScramKeys {
+            salt: [number; SALT_BYTES],
+            iterations,
+            stored_key: [0; KEY_BYTES],
+            server_key: [0; KEY_BYTES],
+        };
+        let add = AdminCall::AddAccount {
+            address: format!("a{number}@example.org"),
+            verifier: format!("made with {iterations}"),
+            scram: Some(keys),
+            account: AccountId([number.wrapping_mul(41); 16]),
+        };
+        bench.handle(Input::Admin(RequestId(u64::from(number)), add));
+    };
+    let mut asked = 0;
+    let mut shown = |bench: &mut Bench, name: &str| {
+        asked += 1;
+        let call = |call| Input::Call(RequestId(1), call);
+        let (login, peer) = (name.to_owned(), [192, 0, 2, asked].into());
+        let begin = call(Call::ScramBegin { login, peer });
+        bench.owner.handle(Now::default(), begin);
+        let Some(Output::Reply(
+            _,
+            Reply::ScramChallenge {
+                iterations, salt, ..
+            },
+        )) = bench.owner.poll()
+        else {
+            panic!("no challenge");
+        };
+        let ask = Authenticate {
+            login: name.to_owned(),
+            password: b"x".to_vec().into(),
+            peer,
+        };
+        bench
+            .owner
+            .handle(Now::default(), call(Call::Authenticate(ask)));
+        let Some(Output::Verify {
+            ticket, verifier, ..
+        }) = bench.owner.poll()
+        else {
+            panic!("it is not verified");
+        };
+        bench
+            .owner
+            .handle(Now::default(), Input::Verified(ticket, true));
+        while bench.owner.poll().is_some() {}
+        (iterations, salt, verifier)
+    };
+    let names: Vec<String> = (0..15)
+        .map(|number| format!("eve{number}@example.org"))
+        .collect();
+    for number in 1..=3 {
+        add(&mut bench, number, 5000);
+    }
+    let before: Vec<_> = names.iter().map(|name| shown(&mut bench, name)).collect();
+    let of_account = shown(&mut bench, "a1@example.org");
+    for (iterations, _, verifier) in &before {
+        assert_eq!((*iterations, verifier), (of_account.0, &of_account.2));
+    }
+    // With accounts of other parameters beside them, some are like these: and show another salt with it, as an account does.
+    for number in 4..=6 {
+        add(&mut bench, number, 9000);
+    }
+    let after: Vec<_> = names.iter().map(|name| shown(&mut bench, name)).collect();
+    let mut changed = 0;
+    for (before, after) in before.iter().zip(&after) {
+        changed += usize::from(after.0 == 9000);
+        assert_eq!(before.0 == after.0, before.1 == after.1);
+        assert_eq!(after.2, format!("made with {}", after.0));
+    }
+    assert!((1..names.len()).contains(&changed), "{changed}");
+}
+
+/// One address found out 69,000 addresses a second.
+#[test]
+fn unknown_recipients_are_counted_over_all_connections() {
+    let limits = ProbeLimits {
+        unknown_max: 2,
+        window_seconds: 60,
+        peers_max: 10,
+    };
+    let mut bench = Bench::over(rows());
+    let config = Config::alone(Incarnation::from_hash(9), 9);
+    let authenticator = Authenticator::new(auth::Limits::default(), [7; 32], "nobody's".into());
+    bench.owner = DirectoryOwner::new(config, authenticator).with_probes(&limits);
+    bench.poll();
+    let add = AdminCall::AddAccount {
+        address: "bob@example.org".into(),
+        verifier: "y".into(),
+        scram: None,
+        account: AccountId([7; 16]),
+    };
+    bench.handle(Input::Admin(RequestId(1), add));
+    let mut ask = |seconds: u64, local: &str, asker: Asker| {
+        let call = Call::Resolve {
+            local: local.into(),
+            domain: Some("example.org".into()),
+            asker,
+        };
+        let now = Now {
+            wall_micros: 0,
+            mono_micros: seconds * 1_000_000,
+        };
+        let input = Input::Call(RequestId(1), call);
+        bench.owner.handle(now, input);
+        match bench.owner.poll() {
+            Some(Output::Reply(_, Reply::Resolved(found))) => Ok(found != Resolution::NoSuchUser),
+            Some(Output::Reply(_, Reply::Failed(failure))) => Err(failure),
+            other => panic!("{other:?}"),
+        }
+    };
+    let from = |peer: &str| Asker::Stranger(peer.parse().unwrap());
+    let later = Err(Failure::Throttled);
+    let mallory = from("2001:db8::1");
+    assert_eq!(ask(1, "x", mallory), Ok(false));
+    assert_eq!(ask(2, "anne", mallory), Ok(true));
+    assert_eq!(ask(3, "y", from("2001:db8::2")), Ok(false));
+    // Whoever is asked for: the answer says nothing.
+    assert_eq!(ask(4, "anne", mallory), later);
+    assert_eq!(ask(4, "z", mallory), later);
+    assert_eq!(ask(5, "anne", from("2001:db8:0:1::1")), Ok(true));
+    for name in ["x", "y", "z", "anne"] {
+        assert_eq!(ask(6, name, Asker::Front), Ok(name == "anne"));
+    }
+    assert_eq!(ask(61, "anne", mallory), Ok(true));
 }

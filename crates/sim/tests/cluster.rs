@@ -527,6 +527,7 @@ fn what_changes_elsewhere_ends_remembered_logins() {
         address: "anne@example.org".into(),
         verifier: format!("{VERIFIER_PREFIX}y"),
         scram: None,
+        keeps_sessions: false,
     };
     cluster.admin(0, call);
     assert_eq!(cluster.logs_in(1, "anne@example.org", "x"), None);

@@ -6,8 +6,13 @@ use whimbrel_crdt::Incarnation;
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
     api::{
+<<<<<<< HEAD
         AccountId, Authenticate, BlobName, Call, Changes, Date, Delivery, Entry, Event, Failure,
         Flag, FlagChange, Flags, Mailbox, MailboxCall, MailboxName, NewMail, Reply, Resolution,
+=======
+        AccountId, Asker, Authenticate, BlobName, Call, Changes, Date, Delivery, Entry, Event,
+        Failure, Flag, FlagChange, Flags, MailboxCall, MailboxName, NewMail, Reply, Resolution,
+>>>>>>> server
         Row, Selected, SessionId, Status,
     },
     content::Content,
@@ -870,6 +875,7 @@ fn logins_are_checked_cached_and_throttled() {
         address: "anne@example.org".into(),
         verifier: format!("{VERIFIER_PREFIX}new"),
         scram: None,
+        keeps_sessions: false,
     };
     assert_eq!(world.admin(set), AdminReply::Done);
     assert!(matches!(
@@ -916,6 +922,7 @@ fn addresses_resolve() {
     let mut resolve = |local: &str, domain: Option<&str>| match world.call(Call::Resolve {
         local: local.into(),
         domain: domain.map(Into::into),
+        asker: Asker::Front,
     }) {
         Reply::Resolved(Resolution::Local(targets)) => targets
             .iter()
@@ -998,6 +1005,7 @@ fn salts_of_names_that_do_not_exist_stay_as_they_are() {
         address: "bob@example.org".into(),
         verifier: "y".into(),
         scram: None,
+        keeps_sessions: false,
     };
     assert_eq!(world.admin(set), AdminReply::Done);
     assert_ne!(ask(&mut world, "bob@example.org").0, [3; 16]);

@@ -325,6 +325,7 @@ fn op(
         4 => Op::SetCredential {
             account: living.get(a % living.len().max(1))?.0,
             credential: format!("new {number}").into(),
+            keeps_sessions: None,
         },
         7 => Op::SetDecoy {
             secret: DecoySecret([number as u8; 32]),

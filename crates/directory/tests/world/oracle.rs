@@ -129,6 +129,7 @@ pub(super) fn expected(all: &[Made], applied: &BTreeSet<usize>) -> Shown {
                         Op::SetCredential {
                             account: whose,
                             credential,
+                            ..
                         } if whose == account => Some((later.stamp, credential)),
                         _ => None,
                     })

@@ -53,7 +53,7 @@ use whimbrel_imap::{
     encode::{self, Kind},
 };
 use whimbrel_service::{
-    api::{AccountId, Call, Event, Reply},
+    api::{AccountId, Call, Ended, Event, Reply},
     machine::Now,
 };
 
@@ -66,7 +66,10 @@ use self::{
     sync::{Sync, SyncStep},
     task::{Expect, Header, Outcome, Step, Task, Telling, Wake},
 };
-use crate::session::{Action, Handover, Note, Peer, Session, Tls};
+use crate::session::{Action, ENDED_MICROS, Handover, Note, Peer, Session, Tls};
+
+/// Of a client in IDLE: the least time after which translators of addresses forget a connection is five minutes.
+const STILL_HERE_MICROS: u64 = 4 * 60 * 1_000_000;
 
 /// The machine of one IMAP connection.
 pub struct ImapSession {
@@ -92,10 +95,16 @@ pub struct ImapSession {
     logged_out: bool,
     /// Tagged answers wait in the output: they go out before a call is waited for.
     answered: bool,
-    /// Output was given out and not yet asked for more: since when, by the monotonic clock.
+    /// Output was given out and not yet asked for more.
     sending: bool,
+    /// When output was last given out, by the monotonic clock.
+    sent: u64,
+    /// It was given out unasked, to keep the way open: that the client takes it does not say that somebody is there.
+    keeps_open: bool,
     eof: bool,
     shutdown: bool,
+    /// Whoever has logged in may not be here any more: why, and when the session ends whatever is under way.
+    ended: Option<(Ended, u64)>,
     bad_commands: u32,
     began: u64,
     /// When the client last sent or took something.
@@ -177,8 +186,11 @@ impl ImapSession {
             logged_out: false,
             answered: false,
             sending: false,
+            sent: now.mono_micros,
+            keeps_open: false,
             eof: false,
             shutdown: false,
+            ended: None,
             bad_commands: 0,
             began: now.mono_micros,
             active: now.mono_micros,
@@ -209,6 +221,7 @@ impl ImapSession {
 
     fn send(&mut self) -> Option<Action> {
         self.sending = true;
+        self.sent = self.cx.now.mono_micros;
         self.answered = false;
         self.cx.sends += 1;
         let out = std::mem::take(&mut self.cx.out);
@@ -280,6 +293,15 @@ impl ImapSession {
         self.next_call = undo;
     }
 
+    /// Why the session ends by the server's will, if it does: for the client, and for the log.
+    fn last_words(&self) -> Option<(&'static str, &'static str)> {
+        let shutdown = self
+            .shutdown
+            .then_some(("Server is shutting down", "shutdown"));
+        let ended = self.ended.map(|(why, _)| (why.text(), why.word()));
+        ended.or(shutdown)
+    }
+
     /// Last words.
     fn bye(&mut self, text: &str, reason: &'static str) {
         encode::untagged(&mut self.cx.out, Kind::Bye, None, text, self.cx.utf8);
@@ -305,8 +327,14 @@ impl ImapSession {
         self.stage = Stage::Abandon(undo);
     }
 
-    /// When the session ends for lack of progress.
+    /// When the session ends for lack of progress, or because whoever has logged in may not be here any more.
     fn limit(&self) -> Option<u64> {
+        let is_over = matches!(self.stage, Stage::Abandon(_) | Stage::Closed);
+        let ends = self.ended.map(|(_, until)| until).filter(|_| !is_over);
+        self.waits_until().into_iter().chain(ends).min()
+    }
+
+    fn waits_until(&self) -> Option<u64> {
         let limits = &self.cx.limits;
         let idle = |seconds: u64| self.active.saturating_add(seconds * 1_000_000);
         let login = || {
@@ -318,7 +346,7 @@ impl ImapSession {
             Stage::Closing(_) => Some(idle(limits.stall_seconds_max)),
             Stage::StartTls | Stage::Handshake => Some(login()),
             Stage::Greeting | Stage::Open if self.sending => {
-                let stall = idle(limits.stall_seconds_max);
+                let stall = self.sent.max(self.active) + limits.stall_seconds_max * 1_000_000;
                 Some(if self.cx.account.is_none() {
                     stall.min(login())
                 } else {
@@ -342,12 +370,23 @@ impl ImapSession {
         view.dirty.then_some(self.cx.asks_from)
     }
 
+    /// When a client in IDLE is told that the server is there: translators of addresses forget a connection on which nothing goes (RFC 2177 leaves that to clients,
+    /// and many do nothing for half an hour).
+    fn still_here_at(&self) -> Option<u64> {
+        let phase = &self.running.as_ref()?.phase;
+        let Phase::Task(_, Waits::Input(Expect::Done | Expect::StillDone)) = phase else {
+            return None;
+        };
+        let since = self.sent.max(self.active);
+        (!self.sending).then_some(since.saturating_add(STILL_HERE_MICROS))
+    }
+
     /// Does the next thing there is to do in [`Stage::Open`]; says whether there may be more.
     fn advance(&mut self) -> bool {
         let now = self.cx.now.mono_micros;
         match &self.running {
-            None if self.shutdown => {
-                self.bye("Server is shutting down", "shutdown");
+            None if let Some((text, reason)) = self.last_words() => {
+                self.bye(text, reason);
                 true
             }
             None => self.read(),
@@ -357,14 +396,21 @@ impl ImapSession {
                     true
                 }
                 Phase::Task(_, Waits::Reply) => false,
-                Phase::Task(_, Waits::Input(_)) if self.shutdown => {
-                    self.bye("Server is shutting down", "shutdown");
+                Phase::Task(_, Waits::Input(_)) if let Some((text, reason)) = self.last_words() => {
+                    self.bye(text, reason);
                     true
                 }
                 Phase::Task(_, Waits::Input(Expect::Done | Expect::StillDone))
                     if self.asks_from().is_some_and(|from| from <= now) =>
                 {
                     self.step(Wake::Changed);
+                    true
+                }
+                Phase::Task(_, Waits::Input(Expect::Done | Expect::StillDone))
+                    if self.still_here_at().is_some_and(|at| at <= now) =>
+                {
+                    encode::untagged(&mut self.cx.out, Kind::Ok, None, "Still here", self.cx.utf8);
+                    (self.sent, self.keeps_open) = (now, true);
                     true
                 }
                 Phase::Task(_, Waits::Input(_)) => self.read(),
@@ -689,8 +735,12 @@ impl Session for ImapSession {
         }
     }
 
-    fn on_event(&mut self, _now: Now, event: Event) {
+    fn on_event(&mut self, now: Now, event: Event) {
         match event {
+            Event::Ended(why) => {
+                let until = now.mono_micros.saturating_add(ENDED_MICROS);
+                self.ended.get_or_insert((why, until));
+            }
             Event::Changed => {
                 self.cx.has_changed = true;
                 if let Some(view) = &mut self.cx.view {
@@ -717,6 +767,11 @@ impl Session for ImapSession {
         if self.limit().is_none_or(|limit| now.mono_micros < limit) {
             return;
         }
+        if let Some((why, until)) = self.ended
+            && until <= now.mono_micros
+        {
+            return self.abandon(why.word());
+        }
         if self.sending
             || matches!(
                 self.stage,
@@ -736,7 +791,9 @@ impl Session for ImapSession {
 
     fn deadline(&self) -> Option<u64> {
         let asks_from = self.asks_from().filter(|from| *from > 0 && !self.sending);
-        self.limit().into_iter().chain(asks_from).min()
+        let still_here = self.still_here_at();
+        let limit = self.limit();
+        limit.into_iter().chain(asks_from).chain(still_here).min()
     }
 
     fn wants_input(&self) -> bool {
@@ -766,7 +823,7 @@ impl Session for ImapSession {
 
     fn poll(&mut self, now: Now) -> Option<Action> {
         self.cx.now = now;
-        if std::mem::take(&mut self.sending) {
+        if std::mem::take(&mut self.sending) && !std::mem::take(&mut self.keeps_open) {
             self.active = now.mono_micros;
         }
         loop {

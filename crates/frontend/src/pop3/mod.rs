@@ -31,7 +31,7 @@ use whimbrel_pop3::{
     encode::{self, Code},
 };
 use whimbrel_service::{
-    api::{AccountId, Call, Event, Reply},
+    api::{AccountId, Call, Ended, Event, Reply},
     machine::Now,
 };
 
@@ -42,7 +42,7 @@ use self::{
     context::Context,
     task::{Step, Task},
 };
-use crate::session::{Action, Handover, Note, Peer, Resume, Session, Tls};
+use crate::session::{Action, ENDED_MICROS, Handover, Note, Peer, Resume, Session, Tls};
 
 /// The machine of one POP3 connection.
 pub struct Pop3Session {
@@ -60,6 +60,8 @@ pub struct Pop3Session {
     sending: bool,
     eof: bool,
     shutdown: bool,
+    /// Whoever has logged in may not be here any more: why, and when the session ends whatever is under way.
+    ended: Option<(Ended, u64)>,
     bad_commands: u32,
     now: Now,
     began: u64,
@@ -126,6 +128,7 @@ impl Pop3Session {
             sending: false,
             eof: false,
             shutdown: false,
+            ended: None,
             bad_commands: 0,
             now,
             began: now.mono_micros,
@@ -185,6 +188,11 @@ impl Pop3Session {
     /// Does the next thing there is to do in [`Stage::Open`]; says whether there may be more.
     fn advance(&mut self) -> bool {
         match self.running.as_ref().map(|running| running.waits) {
+            None if let Some((why, _)) = self.ended => {
+                encode::err(&mut self.cx.out, Some(Code::Auth), why.text());
+                self.close(why.word());
+                true
+            }
             None | Some(Waits::Sasl) if self.shutdown => {
                 let text = "Server is shutting down";
                 encode::err(&mut self.cx.out, Some(Code::SysTemp), text);
@@ -346,10 +354,14 @@ impl Session for Pop3Session {
         }
     }
 
-    fn on_event(&mut self, _now: Now, event: Event) {
+    fn on_event(&mut self, now: Now, event: Event) {
         match event {
             // The maildrop stays as it was shown.
             Event::Changed => {}
+            Event::Ended(why) => {
+                let until = now.mono_micros.saturating_add(ENDED_MICROS);
+                self.ended.get_or_insert((why, until));
+            }
             Event::Shutdown => self.shutdown = true,
         }
     }
@@ -373,6 +385,11 @@ impl Session for Pop3Session {
         {
             return;
         }
+        if let Some((why, until)) = self.ended
+            && until <= now.mono_micros
+        {
+            return self.abandon(why.word());
+        }
         // "When the timer expires, the session does NOT enter the UPDATE state--the server should close the TCP connection without removing any
         // messages or sending any response to the client" (RFC 1939, 3).
         self.abandon(if self.sending || matches!(self.stage, Stage::Closing(_)) {
@@ -390,7 +407,8 @@ impl Session for Pop3Session {
         let stall = after(self.active, limits.stall_seconds_max);
         let login = after(self.began, limits.login_seconds_max);
         let stranger = self.cx.maildrop.is_none();
-        match self.stage {
+        let ends = self.ended.map(|(_, until)| until);
+        let limit = match self.stage {
             Stage::HandOver(_) | Stage::Abandon | Stage::Closed => None,
             Stage::Closing(_) => stall,
             Stage::StartTls | Stage::Handshake => login,
@@ -400,7 +418,9 @@ impl Session for Pop3Session {
             Stage::Greeting | Stage::Open if self.calling || self.next_call.is_some() => None,
             Stage::Greeting | Stage::Open if stranger => login,
             Stage::Greeting | Stage::Open => after(self.active, limits.idle_seconds_max),
-        }
+        };
+        let is_over = matches!(self.stage, Stage::Abandon | Stage::Closed);
+        limit.into_iter().chain(ends.filter(|_| !is_over)).min()
     }
 
     fn wants_input(&self) -> bool {

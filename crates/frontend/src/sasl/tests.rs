@@ -9,7 +9,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::{digest, hmac, pbkdf2};
 use whimbrel_service::{
-    auth::{Authenticator, Known, Limits, MadeUp},
+    auth::{Authenticator, Known, Limits, Looked, MadeUp},
     machine::{Now, Output, RequestId, Ticket},
     scram::derive,
 };
@@ -68,6 +68,7 @@ impl Service {
                 let made_up = MadeUp {
                     name: login.clone(),
                     secret: None,
+                    iterations: None,
                 };
                 let known = self.known.get(login.as_str()).cloned();
                 let output = self
@@ -84,8 +85,12 @@ impl Service {
                 let known = self.known.get(ask.login.as_str()).cloned();
                 let right = ask.password.as_slice() == b"secret";
                 let mut ticket = || Ticket(1);
+                let looked = Looked {
+                    known: known.clone(),
+                    decoy: None,
+                };
                 self.authenticator
-                    .begin(now, request, ask, known.clone(), &mut ticket, &mut out);
+                    .begin(now, request, ask, looked, &mut ticket, &mut out);
                 if matches!(out.front(), Some(Output::Verify { .. })) {
                     out.clear();
                     let still = |_: &str| known;

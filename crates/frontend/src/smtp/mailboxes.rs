@@ -2,7 +2,8 @@
 //!
 //! Elsewhere we read addresses generously. Here it is decided whether the sender may use them, and what one reader takes for a name and another
 //! for the address would let one user write as another: `From: anne@example.org <bob@example.org>`. So whatever is not plainly the syntax of the
-//! RFC is refused. Groups, which RFC 6854 allows in From, are, too. One pass, no recursion.
+//! RFC is refused. Groups, which RFC 6854 allows in From, are, too; and what the RFC allows and readers take in two ways: line ends and other control characters
+//! within quotes and comments, and comments that may show an address. One pass, no recursion.
 
 /// Local part without its quotes, and domain.
 pub(super) type Parts = (String, String);
@@ -135,17 +136,24 @@ impl Tokens<'_> {
                 b'\\' => {
                     let (&escaped, rest) = self.rest.split_first()?;
                     self.rest = rest;
-                    text.push(escaped);
+                    text.push(plain(escaped)?);
                 }
-                _ => text.push(byte),
+                _ => text.push(plain(byte)?),
             }
         }
     }
 
-    /// White space and comments; `None` for a comment that does not end.
+    /// White space and comments; `None` for a comment that does not end, or that readers may take for more than one: with a sign that addresses have, encoded (RFC
+    /// 2047) or not, or with a control character.
     fn skip_space(&mut self) -> Option<()> {
         let mut depth = 0usize;
         loop {
+            let inside = if depth > 0 { self.rest } else { &[] };
+            match *inside {
+                [byte, ..] if plain(byte).is_none() || b"@<>".contains(&byte) => return None,
+                [b'=', b'?', ..] => return None,
+                _ => {}
+            }
             match self.rest {
                 [b'(', rest @ ..] => {
                     depth += 1;
@@ -155,13 +163,19 @@ impl Tokens<'_> {
                     depth -= 1;
                     self.rest = rest;
                 }
-                [b'\\', _, rest @ ..] if depth > 0 => self.rest = rest,
+                // What is escaped is looked at, too.
+                [b'\\', b'(' | b')' | b'\\', rest @ ..] if depth > 0 => self.rest = rest,
                 [b' ' | b'\t' | b'\r' | b'\n', rest @ ..] => self.rest = rest,
                 [_, rest @ ..] if depth > 0 => self.rest = rest,
                 _ => return (depth == 0).then_some(()),
             }
         }
     }
+}
+
+/// No control character, of which some readers make a line end, and others nothing; a tab is a space.
+fn plain(byte: u8) -> Option<u8> {
+    (byte == b'\t' || !byte.is_ascii_control()).then_some(byte)
 }
 
 #[cfg(test)]
@@ -236,6 +250,21 @@ mod tests {
         check("anne@x.org\u{7f}", None);
         check("anne@x.org\0<bob@x.org>", None);
         check("a@x@y", None);
+        // Line ends and control characters in quotes, escaped or not.
+        for between in ["\r\n ", "\n", "\r", "\\\r", "\\\n", "\0", "\u{b}", "\u{7f}"] {
+            check(&format!("\"a{between}<bob@x.org>\" <anne@x.org>"), None);
+            check(&format!("\"a{between}b\"@x.org"), None);
+            check(&format!("anne@x.org (a{between}b)"), None);
+        }
+        // An address in a comment.
+        check("(bob@x.org) anne@x.org", None);
+        check("anne@x.org (bob@x.org)", None);
+        check("anne (a (b\\@c)) <anne@x.org>", None);
+        check("anne@x.org (<bob>)", None);
+        check("(\\) bob@x.org, (\\() anne@x.org", None);
+        check("(=?utf-8?q?bob=40x.org?=) anne@x.org", None);
+        check("anne@x.org (=?utf-8?q?x?=)", None);
+        check("a(b)c@x.org", None);
         // More than are allowed.
         check("a@x, b@x, c@x, d@x", None);
         assert_eq!(mailboxes(b"a@x\xff", 3), None);

@@ -1,8 +1,10 @@
 //! Submission (RFC 6409): the header of a message from a user is looked at before anything of it is stored.
 //!
-//! - From must be there, once, and From, Sender, Resent-From and Resent-Sender are read strictly: whoever they name must be the account's own. RFC 6409
-//!   (6.1) lets a server ask; others ask for the envelope alone, and a reader shows these fields. A message may have been resent more than once, and
-//!   which of its Resent fields are new nobody can tell: all are asked about. From stays the author's own, so nobody sends another's mail again from here.
+//! - From must be there, once, and From and Sender are read strictly: whoever they name must be the account's own. RFC 6409 (6.1) lets a server ask; others ask for
+//!   the envelope alone, and a reader shows these fields.
+//! - A message that is resent keeps the From of its author (RFC 5322, 3.6.6: "Resent fields are used to identify a message as having been reintroduced into the
+//!   transport system by a user"). There it is Resent-From and Resent-Sender of the first block that are read strictly and must be the account's own: each block is
+//!   put before the earlier ones.
 //! - Date and Message-ID are added where they are missing (RFC 6409, 8.2 and 8.3), before the client's fields.
 //! - Bcc and Resent-Bcc are taken out of what the recipients get (RFC 5322, 3.6.3: its first way), as other submission servers do. The sender's own copy
 //!   keeps them: they are in front of it, with the Received field.
@@ -29,8 +31,10 @@ pub(super) struct Prepared {
     pub(super) header: Vec<u8>,
     /// The fields that only the sender keeps.
     pub(super) blind: Vec<u8>,
-    /// Who the message says it is from.
+    /// Who the message says sends it.
     pub(super) senders: Vec<Parts>,
+    /// It is another's message, sent again.
+    pub(super) is_resent: bool,
 }
 
 /// What is added where it is missing.
@@ -82,7 +86,7 @@ impl Header {
     pub(super) fn finish(self, additions: &Additions<'_>) -> Result<Prepared, Refusal> {
         let (mut kept, mut blind) = (Vec::with_capacity(self.bytes.len() + 256), Vec::new());
         let (mut from, mut sender, mut date, mut message_id) = (None, None, false, false);
-        let mut resent = Vec::new();
+        let mut resent = Resent::default();
         let mut rest = self.bytes.as_slice();
         while !rest.is_empty() && rest != b"\r\n" {
             let length = field_length(rest);
@@ -104,8 +108,11 @@ impl Header {
             if is(b"Sender") && sender.replace(value).is_some() {
                 return Err(malformed("More than one Sender field"));
             }
-            if is(b"Resent-From") || is(b"Resent-Sender") {
-                resent.push(value);
+            if is(b"Resent-From") {
+                resent.from(value);
+            }
+            if is(b"Resent-Sender") {
+                resent.sender(value);
             }
             date |= is(b"Date");
             message_id |= is(b"Message-ID");
@@ -117,12 +124,18 @@ impl Header {
             senders.extend(found.ok_or_else(|| malformed(text))?);
             Ok(())
         };
-        read(from, "From field cannot be read")?;
-        if let Some(sender) = sender {
-            read(sender, "Sender field cannot be read")?;
+        const UNREAD: &str = "Resent-From or Resent-Sender field cannot be read";
+        let is_resent = resent.from.is_some();
+        if let Some(from) = resent.from {
+            read(from, UNREAD)?;
+        } else {
+            read(from, "From field cannot be read")?;
+            if let Some(sender) = sender {
+                read(sender, "Sender field cannot be read")?;
+            }
         }
-        for value in resent {
-            read(value, "Resent-From or Resent-Sender field cannot be read")?;
+        if let Some(sender) = resent.sender {
+            read(sender, UNREAD)?;
         }
         senders.sort();
         senders.dedup();
@@ -140,7 +153,31 @@ impl Header {
             header,
             blind,
             senders,
+            is_resent,
         })
+    }
+}
+
+/// The first block of Resent fields, by which the account sends the message again.
+#[derive(Default)]
+struct Resent<'h> {
+    from: Option<&'h [u8]>,
+    sender: Option<&'h [u8]>,
+    /// A further block has begun.
+    is_over: bool,
+}
+
+impl<'h> Resent<'h> {
+    fn from(&mut self, value: &'h [u8]) {
+        self.is_over |= self.from.is_some();
+        self.from.get_or_insert(value);
+    }
+
+    fn sender(&mut self, value: &'h [u8]) {
+        self.is_over |= self.sender.is_some();
+        if !self.is_over {
+            self.sender = Some(value);
+        }
     }
 }
 
@@ -271,12 +308,12 @@ mod tests {
                 &["a@x", "b@x", "c@x"],
             )),
         );
-        // Resent, once and again.
-        let resent =
-            "Resent-From: d@x\nRESENT-SENDER: e@x\nResent-To: z@x\nResent-From: f@x, a@x\n";
-        let whole = format!("{resent}Date: x\nMessage-ID: y\nFrom: a@x\n\n");
-        let senders = &["a@x", "d@x", "e@x", "f@x"];
-        check(&whole, Ok((whole.as_str(), "", senders)));
+        // Resent, once and again: whoever it was from before.
+        let resent = "Resent-From: d@x\nRESENT-SENDER: e@x\nResent-To: z@x\nResent-From: f@x, a@x\nResent-Sender: g@x\n";
+        for from in ["a@x", "team: a@x;", "a@x <b@x>", ""] {
+            let whole = format!("{resent}Date: x\nMessage-ID: y\nSender: <>\nFrom: {from}\n\n");
+            check(&whole, Ok((whole.as_str(), "", &["d@x", "e@x"])));
+        }
         // No body, and not even its empty line.
         check(
             "Date: x\nMessage-ID: y\nFrom: a@x\n",
@@ -314,14 +351,12 @@ mod tests {
             "From: a@x\nResent-Sender: a@x <b@x>\n\n",
             Err("Resent-From or Resent-Sender field cannot be read"),
         );
+        check("Resent-From: a@x\n\n", Err("No From field"));
         // So many are asked about, in whatever fields.
-        let fields = "Resent-From: a@x\n".repeat(SENDERS_MAX - 1);
-        let most = format!("{fields}Date: x\nMessage-ID: y\nFrom: a@x\n\n");
+        let senders = vec!["a@x"; SENDERS_MAX].join(",\n ");
+        let most = format!("Date: x\nMessage-ID: y\nFrom: {senders}\n\n");
         check(&most, Ok((most.as_str(), "", &["a@x"])));
-        check(
-            &format!("Resent-Sender: a@x\n{most}"),
-            Err("cannot be read"),
-        );
+        check(&format!("Sender: a@x\n{most}"), Err("cannot be read"));
         // Lines of which one reader says that they are fields, and another that the body has begun.
         check("no field\nFrom: a@x\n\n", Err("Malformed header field"));
         check(" folded\nFrom: a@x\n\n", Err("Malformed header field"));

@@ -105,6 +105,7 @@ impl SmtpSession {
             upload: Some(upload),
             failed,
             blind,
+            resent,
             ..
         }) = &mut self.message
         else {
@@ -121,8 +122,10 @@ impl SmtpSession {
                     header: mut bytes,
                     blind: fields,
                     senders,
+                    is_resent,
                 } = prepared;
                 *blind = fields;
+                *resent = is_resent;
                 bytes.extend_from_slice(behind);
                 let call = Call::MaySend {
                     account,

@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use whimbrel_service::api::{Event, Failure};
+use whimbrel_service::api::{Ended, Event, Failure};
 
 use super::world::{Cut, World};
 
@@ -57,6 +57,7 @@ pub(crate) fn run_in(mut world: World, file: &str, text: &str, cut: &Cut) {
             "tls" => world.tls(name),
             "eof" => world.eof(name),
             "shutdown" => world.event(name, Event::Shutdown),
+            "ended" => world.event(name, Event::Ended(Ended::PasswordChanged)),
             "closed" => assert!(world.get(name).closed, "{place}: not closed"),
             "stop" => world.get(name).stop_at = Some(text.to_owned()),
             "go" => world.go_on(name, false),

@@ -1,6 +1,6 @@
 //! The TRANSACTION and UPDATE states: numbers, marks, removal, several sessions, ends of all kinds.
 
-use whimbrel_service::api::{Call, Failure, MailboxCall, Reply};
+use whimbrel_service::api::{Call, Event, Failure, MailboxCall, Reply};
 
 use super::{
     script::check,
@@ -133,6 +133,20 @@ fn unique_ids_are_message_ids_for_ever() {
     );
 }
 
+/// What was marked stays, and no further message is read.
+#[test]
+fn a_session_ends_when_its_account_is_removed() {
+    check(
+        three,
+        "login a
+         C: DELE 1
+         S: +OK Marked as deleted
+         ended
+         S: -ERR [AUTH] The account was removed
+         closed",
+    );
+}
+
 #[test]
 fn only_quit_removes() {
     for end in ["eof", "wait 601", "shutdown", "crash"] {
@@ -147,7 +161,7 @@ fn only_quit_removes() {
             end => {
                 world.script(end.strip_prefix("shutdown").map_or(end, |_| ""));
                 if end == "shutdown" {
-                    world.shutdown();
+                    world.event(Event::Shutdown);
                     assert_eq!(world.told(), "-ERR [SYS/TEMP] Server is shutting down\r\n");
                 }
                 assert_eq!(world.told(), "", "{end}");

@@ -3,7 +3,9 @@
 //! `C:` sends the text and CRLF, `C|` the text alone; `\r`, `\n`, `\0` and `\xNN` are bytes. `S:` is the next line of the server, where
 //! `...` at the end stands for any text. Whatever the server has said must be expected before the client goes on. `connect NAME` is a
 //! connection in the clear, `secure NAME` one over TLS, `login NAME` one that has logged in, `as NAME` speaks as one of them. `eof`,
-//! `shutdown`, `tls`, `closed` (it has closed), `open` (it has not), `wait SECONDS`, `full` and `room` (the disk) are what they say.
+//! `shutdown`, `ended` (the account was removed), `tls`, `closed` (it has closed), `open` (it has not), `wait SECONDS`, `full` and `room` (the disk) are what they say.
+
+use whimbrel_service::api::{Ended, Event};
 
 use super::world::{Cut, World};
 
@@ -48,7 +50,8 @@ impl World {
                 "login" => self.login(rest),
                 "as" => rest.clone_into(&mut self.current),
                 "eof" => self.eof(),
-                "shutdown" => self.shutdown(),
+                "shutdown" => self.event(Event::Shutdown),
+                "ended" => self.event(Event::Ended(Ended::AccountRemoved)),
                 "tls" => self.tls(),
                 "closed" | "open" => assert_eq!(self.client().closed, verb == "closed", "{line}"),
                 "wait" => self.wait(rest.parse().unwrap()),

@@ -194,16 +194,28 @@ fn the_header_names_the_client_itself() {
             &format!("From: anne@example.org\n{resent}: bob@example.org\n"),
             "550 5.7.1 The sender <bob@example.org> in the header is not yours",
         );
-        // Behind one that is.
-        check(
-            &format!("{resent}: anne@example.org\nFrom: anne@example.org\n{resent}: x@y.example\n"),
-            "550 5.7.1 The sender <x@y.example> in the header is not yours",
-        );
     }
-    // To resend another's mail is to send in that name.
+    // Another's mail, which was resent before it came.
     check(
-        "Resent-From: anne@example.org\nFrom: bob@example.org\n",
+        "Resent-From: anne@example.org\nResent-From: x@y.example\nFrom: bob@example.org\n",
+        OK,
+    );
+    check(
+        "Resent-From: anne@example.org\nResent-Sender: x@y.example\nFrom: anne@example.org\n",
+        "550 5.7.1 The sender <x@y.example> in the header is not yours",
+    );
+    // Resent-Sender alone resends nothing (RFC 5322, 3.6.6).
+    check(
+        "Resent-Sender: anne@example.org\nFrom: bob@example.org\n",
         "550 5.7.1 The sender <bob@example.org> in the header is not yours",
+    );
+    check(
+        "From: \"a\n <bob@example.org>\" <anne@example.org>\n",
+        "554 5.6.0 From field cannot be read",
+    );
+    check(
+        "From: (bob@example.org) anne@example.org\n",
+        "554 5.6.0 From field cannot be read",
     );
     check(
         "From: anne@example.org <bob@example.org>\n",
@@ -344,6 +356,7 @@ fn an_account_sends_so_many_messages() {
     let mut world = world();
     world.node.senders = Limits {
         messages_max: 3,
+        recipients_max: 2,
         window_seconds: 600,
     };
     world.crash(1);
@@ -362,6 +375,15 @@ fn an_account_sends_so_many_messages() {
     world.script("submit anne");
     begin(&mut world, LATER);
     world.script("submit bob\nC: MAIL FROM:<bob@example.org>\nS: 250 2.1.0 Sender OK");
+    // Recipients by themselves, unknown ones too.
+    world.script(
+        "C: RCPT TO:<anne@example.org>
+         S: 250 2.1.5 Recipient OK
+         C: RCPT TO:<nobody@example.org>
+         S: 550 5.1.1 ...
+         C: RCPT TO:<anne@example.org>
+         S: 450 4.7.1 You have named too many recipients, try again later",
+    );
     world.wait(600);
     world.script("submit anne");
     begin(&mut world, "250 2.1.0 Sender OK");
@@ -382,4 +404,26 @@ fn strangers_do_not_stay() {
     world.script("submit anne");
     world.wait(200);
     world.script("C: NOOP\nS: 250 2.0.0 OK\nopen");
+}
+
+/// A message whose bytes were coming is not sent any more.
+#[test]
+fn nobody_sends_after_the_password_was_changed() {
+    let mut world = world();
+    world.script("submit anne\nended\nS: 421 4.7.0 The password was changed, log in again\nclosed");
+    world.script(&format!(
+        "submit anne
+         C: MAIL FROM:<anne@example.org>
+         S: 250 2.1.0 Sender OK
+         {TO_BOB}C: From: anne@example.org
+         ended
+         open
+         C:
+         C: text
+         C: .
+         S: 554 5.7.0 The password was changed, log in again
+         S: 421 4.7.0 The password was changed, log in again
+         closed"
+    ));
+    assert_eq!(world.bodies(BOB, "INBOX"), [""; 0]);
 }

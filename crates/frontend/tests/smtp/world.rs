@@ -207,9 +207,9 @@ impl World {
         self.run();
     }
 
-    pub(crate) fn shutdown(&mut self) {
+    pub(crate) fn event(&mut self, event: Event) {
         let now = self.node.now();
-        self.client().session.on_event(now, Event::Shutdown);
+        self.client().session.on_event(now, event);
         self.run();
     }
 

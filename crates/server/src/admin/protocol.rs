@@ -47,6 +47,9 @@ pub enum Question {
         verifier: String,
         /// Keys of SCRAM, in the form of RFC 5803.
         scram: Option<String>,
+        /// Sessions that are logged in stay. Not said if they do not: a server of an earlier version does not know it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        keep_sessions: bool,
     },
     /// Removes an account and its mail.
     AccountRemove {
@@ -190,10 +193,12 @@ impl Question {
                 address,
                 verifier,
                 scram,
+                keep_sessions,
             } => AdminCall::SetVerifier {
                 address,
                 verifier: checked(verifier)?,
                 scram: keys(scram)?,
+                keeps_sessions: keep_sessions,
             },
             Question::AccountRemove { address } => AdminCall::RemoveAccount { address },
             Question::AccountList {} => AdminCall::ListAccounts,

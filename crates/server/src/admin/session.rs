@@ -41,6 +41,7 @@ pub(crate) fn sessions<S: Store>(
             .enter(address, false)
             .map_err(|_| "too many connections, try again later")?;
         let mut registered = registry.enter();
+        registered.is_administrators();
         if !registered.log_in(account) {
             return Err("the account has as many connections as it may");
         }
@@ -54,6 +55,7 @@ pub(crate) fn sessions<S: Store>(
         );
         let connection = Connection {
             session,
+            address,
             protocol: Protocol::Imap,
             registered,
             place,

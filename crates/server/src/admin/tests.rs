@@ -184,6 +184,7 @@ async fn what_is_no_question_is_not_asked() {
         address: "a@b".to_owned(),
         verifier: "secret".to_owned(),
         scram: None,
+        keep_sessions: false,
     };
     let answer = ask_server(stream, &question).await.unwrap();
     assert_eq!(

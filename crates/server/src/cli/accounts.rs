@@ -40,6 +40,7 @@ pub(super) fn account(command: Account) -> Result<(), Failure> {
         }
         Account::Passwd {
             address,
+            keep_sessions,
             password,
             config,
         } => {
@@ -50,6 +51,7 @@ pub(super) fn account(command: Account) -> Result<(), Failure> {
                 address,
                 verifier,
                 scram,
+                keep_sessions,
             };
             tell(&config, question)?;
             show(made)

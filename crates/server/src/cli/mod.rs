@@ -211,10 +211,13 @@ pub enum Account {
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Set a new password; sessions that are logged in stay
+    /// Set a new password; sessions of the account that are logged in end
     Passwd {
         /// Such as anne@example.org
         address: String,
+        /// Let sessions that are logged in stay
+        #[arg(long)]
+        keep_sessions: bool,
         /// How the password comes.
         #[command(flatten)]
         password: Password,

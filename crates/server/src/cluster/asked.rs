@@ -14,7 +14,7 @@ use whimbrel_replication::{
 };
 
 use super::{
-    question::{LOGS_MAX, LogHeld, Question, Remembered, encoded},
+    question::{LOGS_MAX, LogHeld, Question, Remembered, asked_by, encoded},
     state::{ChangeError, State},
     status::DrainAsk,
 };
@@ -63,6 +63,18 @@ impl<S: Store> State<S> {
             // Who is let in must hear it: the token is used up then.
             if let Some(place) = &asked.place {
                 place.is_known();
+            }
+            // Who was removed asks what is remembered, and hears that it was.
+            if asked.shown == Shown::Certificate
+                && let Ok(Question::Drain { .. } | Question::Holdings { .. } | Question::Unfinished) =
+                    minicbor::decode(&asked.detail)
+                && !self.is_member(&asked.name, asked_by(&asked.detail))
+            {
+                tracing::warn!(node = %asked.name, "a node that is no member asked in vain");
+                let _ = asked
+                    .answer
+                    .send(Err(Refused("that is for members".into())));
+                continue;
             }
             if let Ok(Question::Drain { cancel, look }) = minicbor::decode(&asked.detail) {
                 let ask = DrainAsk::new(cancel, look == Some(true));
@@ -163,10 +175,8 @@ impl<S: Store> State<S> {
 
     /// A member asks this node to be drained. It takes a while, in which others are answered.
     async fn answer_drain(self: Arc<Self>, asked: Asked, ask: DrainAsk) {
-        let peers = self.peers(&self.roster());
-        let is_member = peers.iter().any(|peer| peer.name == asked.name);
-        let answer = match (&asked.shown, is_member) {
-            (Shown::Certificate, true) => {
+        let answer = match &asked.shown {
+            Shown::Certificate => {
                 if ask != DrainAsk::Look {
                     tracing::info!(node = %asked.name, ?ask, "a member asks this node to be drained");
                 }
@@ -175,7 +185,7 @@ impl<S: Store> State<S> {
                     .and_then(|drain| serde_json::to_vec(&drain).map_err(|error| error.to_string()))
                     .map_err(Refused)
             }
-            _ => Err(Refused("that is for members".into())),
+            Shown::Token { .. } => Err(Refused("that is for members".into())),
         };
         // It may have lost patience.
         let _ = asked.answer.send(answer);

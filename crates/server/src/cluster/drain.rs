@@ -8,7 +8,7 @@ use whimbrel_crdt::Incarnation;
 use whimbrel_service::peers::PartitionReport;
 
 use super::{
-    question::{Question, encoded},
+    question::{Question, asked},
     state::State,
     status::{Drain, DrainAsk, DrainLine},
 };
@@ -109,7 +109,7 @@ impl<S: Store> State<S> {
         let peer = peer.ok_or_else(|| format!("there is no node {node} in the cluster"))?;
         let (cancel, look) = ask.words();
         let look = Some(look);
-        let question = encoded(&Question::Drain { cancel, look });
+        let question = asked(&Question::Drain { cancel, look }, self.me());
         let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
         let answer = timeout(DRAIN_WAIT_MAX, asking).await;
         let answer = answer.map_err(|_| format!("{node} does not answer"))?;
@@ -120,7 +120,7 @@ impl<S: Store> State<S> {
     }
 
     async fn ask_unfinished(&self, peer: &Peer) -> Option<u64> {
-        let question = encoded(&Question::Unfinished);
+        let question = asked(&Question::Unfinished, self.me());
         let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
         let answer = timeout(UNFINISHED_WAIT_MAX, asking).await.ok()?.ok()?;
         minicbor::decode(&answer).ok()

@@ -11,7 +11,7 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 use super::{
     drain::UNFINISHED_WAIT_MAX,
     links::link_of,
-    question::{LogHeld, encoded, pages},
+    question::{LogHeld, asked, pages},
     state::State,
 };
 use crate::store_calls::Store;
@@ -81,7 +81,7 @@ impl<S: Store> State<S> {
     ) -> Vec<LogHeld> {
         let mut held = Vec::new();
         for page in pages(partitions, of, young) {
-            let question = encoded(&page);
+            let question = asked(&page, self.me());
             let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
             let Ok(Ok(answer)) = timeout(UNFINISHED_WAIT_MAX, asking).await else {
                 break;

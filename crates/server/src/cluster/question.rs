@@ -176,6 +176,21 @@ impl Held {
     }
 }
 
+/// A question to a member, and who asks: a node that was removed may run on under a name that is another's now. Earlier versions do not read what is behind
+/// the question.
+pub(super) fn asked(question: &Question, by: Incarnation) -> Vec<u8> {
+    let mut detail = encoded(question);
+    detail.extend(encoded(&by));
+    detail
+}
+
+/// Who asks; `None`: an earlier version, which does not say it.
+pub(super) fn asked_by(detail: &[u8]) -> Option<Incarnation> {
+    let mut decoder = minicbor::Decoder::new(detail);
+    decoder.skip().ok()?;
+    decoder.decode().ok()
+}
+
 pub(super) fn encoded<T: Encode<()>>(value: &T) -> Vec<u8> {
     match minicbor::to_vec(value) {
         Ok(bytes) => bytes,
@@ -248,6 +263,18 @@ mod tests {
         let young = Holding { young: true, ..log };
         let held = LogHeld::new(PartitionId::accounts(3), node(7), young);
         is_kept("held-young-v1.cbor", &[held]);
+    }
+
+    /// The question is read as earlier versions do, whoever asks.
+    #[test]
+    fn a_question_says_who_asks() {
+        let by = Incarnation::from_hash(9);
+        for question in [Question::Unfinished, Question::Remember { incarnation: by }] {
+            let detail = asked(&question, by);
+            assert_eq!(minicbor::decode::<Question>(&detail).unwrap(), question);
+            assert_eq!(asked_by(&detail), Some(by));
+            assert_eq!(asked_by(&encoded(&question)), None);
+        }
     }
 
     /// As the version before this one has it.

@@ -58,6 +58,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const REST_TIME_MAX: Duration = Duration::from_secs(1);
 /// A node that stops ends a session when nothing was sent to the node that serves it for so long: longer than the way there and back, and most commands.
 const QUIET_TIME: Duration = Duration::from_secs(1);
+/// So long a session goes on of which nobody may be logged in any more: the node that serves it hears the same, and ends it in its own words.
+const ENDED_TIME: Duration = Duration::from_secs(4);
 
 /// Whose session it is.
 #[derive(Encode, Decode)]
@@ -72,6 +74,9 @@ struct Head {
     tls: Option<HeadTls>,
     #[n(3)]
     at: At,
+    /// The incarnation of the node that brings it: one that was removed may run on under a name that is another's now. Earlier versions do not say it.
+    #[n(4)]
+    from: Option<Incarnation>,
 }
 
 #[derive(Encode, Decode)]
@@ -120,7 +125,7 @@ enum MailRole {
 }
 
 impl Head {
-    fn of(handover: &Handover) -> Vec<u8> {
+    fn of(handover: &Handover, from: Incarnation) -> Vec<u8> {
         let tls = handover.peer.tls.as_ref().map(|tls| HeadTls {
             version: tls.version.to_owned(),
             cipher: tls.cipher.clone(),
@@ -143,6 +148,7 @@ impl Head {
             address: handover.peer.address.to_string(),
             tls,
             at,
+            from: Some(from),
         })
     }
 
@@ -260,7 +266,7 @@ impl<S: Store> Relays<S> {
     /// Finds a node that goes on with a session; if none does: why, for the client.
     pub(crate) async fn find(&self, handover: &Handover) -> Result<Way, &'static str> {
         let until = Instant::now() + OPEN_TIME_MAX;
-        let head = Head::of(handover);
+        let head = Head::of(handover, self.state.me());
         // Mail from strangers is spread over the nodes, which all have the queue.
         let any = || PartitionId::accounts((handover.peer.session.0 % 256) as u8);
         let partition = handover.account.map_or_else(any, partition_of);
@@ -418,18 +424,24 @@ impl Client<'_> {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut missed = 0;
-        let mut leaves = false;
+        let mut leaves = None;
+        // Whoever has logged in may not be here any more: it ends, whatever is under way.
+        let mut ends_at: Option<(Instant, &str)> = None;
         // Something that the client has sent since the session last waited may be under way.
         let mut asked = way.has_more();
         let mut asked_at = Instant::now();
         let mut read_now = Vec::new();
         loop {
             // The other node may have waited for what was sent last when it said so, not yet behind that: of this the client would be told that it was not done.
-            let ends = leaves && frames.at_rest && !asked;
-            if ends && asked_at.elapsed() >= QUIET_TIME {
-                return Ok(Some("Server is shutting down"));
+            let ends = leaves.filter(|_| frames.at_rest && !asked);
+            if let Some(why) = ends.filter(|_| asked_at.elapsed() >= QUIET_TIME) {
+                return Ok(Some(why));
             }
-            let (has_more, takes) = (way.has_more(), way.takes() && !ends);
+            if let Some((_, why)) = ends_at.filter(|(at, _)| *at <= Instant::now()) {
+                let may_be_told = frames.at_rest || is_mail && frames.is_whole();
+                return Ok(may_be_told.then_some(why));
+            }
+            let (has_more, takes) = (way.has_more(), way.takes() && ends.is_none());
             let lost = tokio::select! {
                 read = read_some(&mut from, |bytes| frames.take(bytes)) => match read {
                     Ok(Taken::Some(bytes)) => {
@@ -456,10 +468,18 @@ impl Client<'_> {
                     None
                 }
                 event = self.registered.signal.next() => {
-                    leaves |= event == Event::Shutdown;
+                    match event {
+                        Event::Changed => {}
+                        Event::Shutdown => _ = leaves.get_or_insert("Server is shutting down"),
+                        Event::Ended(why) => {
+                            leaves = Some(why.text());
+                            ends_at = Some((Instant::now() + ENDED_TIME, why.text()));
+                        }
+                    }
                     None
                 }
-                () = sleep_until(asked_at + QUIET_TIME), if ends => None,
+                () = sleep_until(asked_at + QUIET_TIME), if ends.is_some() => None,
+                () = sleep_until(ends_at.map_or(asked_at, |(at, _)| at)), if ends_at.is_some() => None,
                 _ = looks.tick() => {
                     missed = if is_linked() { 0 } else { missed + 1 };
                     (missed > 1).then(|| io::ErrorKind::TimedOut.into())
@@ -668,11 +688,11 @@ fn admit<S: Store>(
     if state.is_young() {
         return Err("this node is new, and has not all that it would have to serve");
     }
-    if !is_member(state, &relayed.from) {
-        return Err("that node is no member");
-    }
     let head: Head =
         minicbor::decode(&relayed.head).map_err(|_| "this node does not know such sessions")?;
+    if !state.is_member(&relayed.from, head.from) {
+        return Err("that node is no member");
+    }
     let address: IpAddr = head.address.parse().map_err(|_| "no address")?;
     let account = head.account.map(AccountId);
     let place = places.enter(address, false);
@@ -696,6 +716,7 @@ fn admit<S: Store>(
     let session = (context.resume)(peer, account, &at);
     let connection = Connection {
         session: session.ok_or("the session makes no sense")?,
+        address,
         protocol,
         registered,
         place,
@@ -703,11 +724,6 @@ fn admit<S: Store>(
         open: metrics::open(protocol.name(), Stage::Authenticated),
     };
     Ok((connection, account))
-}
-
-fn is_member<S: Store>(state: &State<S>, name: &NodeName) -> bool {
-    let roster = state.roster();
-    roster.present().any(|(of, _)| of == name.as_str())
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+use whimbrel_service::api::Ended;
+
 use super::*;
 
 #[test]
@@ -20,6 +22,8 @@ fn sessions_of_version_1_are_kept() {
             cipher: "TLS13_AES_256_GCM_SHA384".into(),
         }),
         at,
+        // As earlier versions say it.
+        from: None,
     };
     let mail = |role| At::Mail {
         role,
@@ -166,4 +170,32 @@ fn frames_come_in_any_split() {
         frames.take(&framed(b"\r\n"));
         assert!(frames.is_whole());
     }
+}
+
+/// The node that serves was cut off and did not hear that the account was gone, or its client sent one command after another.
+#[tokio::test]
+async fn a_session_that_is_carried_ends_with_its_login() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (mut stream, mut far) = connected(&listener).await;
+    let registry = Registry::new(1);
+    let mut registered = registry.enter();
+    let account = AccountId([1; 16]);
+    assert!(registered.log_in(account));
+    registered.passes();
+    let traffic = metrics::traffic("imap");
+    let client = Client {
+        stream: &mut stream,
+        registered: &registered,
+        traffic: &traffic,
+        patience: Duration::from_secs(9),
+    };
+    let (mut serving, from) = duplex(4096);
+    let (to, _sent) = duplex(4096);
+    serving.write_all(&AT_REST).await.unwrap();
+    registry.end(account, Ended::AccountRemoved);
+    let ways = (from, to);
+    // Something is under way, and never answered.
+    far.write_all(b"a NOOP\r\n").await.unwrap();
+    let carried = client.carry(("b", false), ways, Vec::new(), || true);
+    assert_eq!(carried.await.unwrap(), Some("The account was removed"));
 }

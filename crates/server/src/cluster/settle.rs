@@ -21,7 +21,7 @@ use whimbrel_storage::{Origin, StoreError};
 use super::{
     clocks::PeerTimes,
     elsewhere,
-    question::{Held, Question, Remembered, encoded},
+    question::{Held, Question, Remembered, asked, encoded},
     state::{State, was_removed},
     unasked::{self, refuse_written},
 };
@@ -251,7 +251,7 @@ pub(super) async fn remembered_by<S: Store>(
     clock: Clock,
 ) -> Result<Answer, String> {
     let began = clock.now().mono_micros;
-    let question = encoded(&Question::Remember { incarnation: me });
+    let question = asked(&Question::Remember { incarnation: me }, me);
     let asking = ask_member(&state.credentials, &peer.name, &peer.address, question);
     let answer = asking.await.map_err(|error| error.to_string())?;
     Ok(Answer {

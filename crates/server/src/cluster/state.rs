@@ -380,6 +380,14 @@ impl<S: Store> State<S> {
         *self.whole.lock().unwrap_or_else(PoisonError::into_inner) = partitions;
     }
 
+    /// Whether a node of this name is a member, and not one that was removed and runs on beside the one that has the name now. Earlier versions do not say which they are.
+    pub(super) fn is_member(&self, name: &NodeName, incarnation: Option<Incarnation>) -> bool {
+        let roster = self.roster();
+        let mut present = roster.present();
+        let is_named = present.any(|(of, _)| of == name.as_str());
+        is_named && incarnation.is_none_or(|id| !roster.members().is_out(id))
+    }
+
     /// Whom to dial, and to ask.
     pub(super) fn peers(&self, roster: &Roster) -> Vec<Peer> {
         let told = roster.present().filter_map(|(name, place)| {

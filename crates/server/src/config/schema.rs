@@ -260,6 +260,11 @@ schema! {
         transactions_max: u32 = "10000", "1" ..= "100000000";
         /// Unknown recipients of one connection: more is harvesting of addresses.
         unknown_recipients_max: u32 = "50", "1" ..= "100000";
+        /// Unknown recipients of one client address (IPv6: of a /64) within the window, over all its connections: beyond, it is told to try later (450), whoever it
+        /// names. `auth.peers_max` addresses are remembered.
+        unknown_recipients_per_address_max: u32 = "200", "1" ..= "1000000";
+        /// How long an unknown recipient counts.
+        unknown_recipients_window: Duration = "\"1h\"", "\"1s\"" ..= "\"7d\"";
         /// How long to wait for a command; RFC 5321, 4.5.3.2.7 asks for 5 minutes.
         command_wait_max: Duration = "\"5m\"", "\"5s\"" ..= "\"1h\"";
         /// How long a started command line may take: a client that sends an octet a minute is not served.
@@ -290,7 +295,9 @@ schema! {
         header_bytes_max: Size = "\"256KiB\"", "\"16KiB\"" ..= "\"4MiB\"";
         /// Messages that one account may send within the window: a stolen password must not flood the world.
         messages_max: u32 = "1000", "1" ..= "100000000";
-        /// How long a message counts.
+        /// Recipients that one account may name within the window, of all its messages together.
+        recipients_max: u32 = "5000", "1" ..= "100000000";
+        /// How long a message and its recipients count.
         messages_window: Duration = "\"1h\"", "\"1s\"" ..= "\"7d\"";
     }
 
@@ -314,11 +321,12 @@ schema! {
         scram_iterations: u32 = "60000", "0" ..= "65536";
         /// Passwords checked at once: each costs argon2's memory and a core.
         verifications_max: usize = "2", "1" ..= "64";
-        /// Logins that wait for such a check; beyond, clients are told to try later.
+        /// Logins that wait for such a check; beyond, clients are told to try later. They are served in turns by network (IPv4 /24, IPv6 /48), those first that have
+        /// logged in to the account from there before; when all places are taken the last of the network that has most has to try later.
         waiting_max: usize = "256", "1" ..= "100000";
         /// Of these, logins of one client address (IPv6: of a /64): nobody takes all places.
         waiting_per_peer_max: usize = "64", "1" ..= "100000";
-        /// Failures of one client address (IPv6: of a /64) within the window before it is refused unheard.
+        /// Failures of one client address (IPv6: of a /64) within the window before it is refused unheard, but for passwords that were right from there within `cache_time`.
         failures_max: u32 = "20", "1" ..= "1000000";
         /// How long a failure counts.
         failure_window: Duration = "\"60s\"", "\"1s\"" ..= "\"1d\"";
@@ -450,11 +458,15 @@ schema! {
         /// Connections, all protocols together: each costs memory and a file descriptor. Never so many that fewer than 256 descriptors (or half of them all) are left, in a cluster
         /// with `cluster.relays_max` and `cluster.relayed_max`: all three get the same part then.
         connections_max: usize = "20000", "10" ..= "1000000";
+        /// Of these, SMTP, which has places of its own: mail cannot take those of users, nor users those of mail. 0: a quarter. Never more than half of those for which
+        /// there are descriptors. LMTP has an eighth.
+        smtp_connections_max: usize = "0", "0" ..= "1000000";
         /// Connections of one client address (IPv6: of a /64), so that one client cannot take all places.
         connections_per_address_max: usize = "2000", "1" ..= "1000000";
-        /// IMAP, POP3 and submission connections that have not logged in: strangers cannot take all places.
+        /// IMAP, POP3 and submission connections that have not logged in: strangers cannot take all places. When all of theirs are taken, who comes has the place of
+        /// the oldest of the network that has most. When half of them are, those go that have not logged in after 10 s. So it is with SMTP, where all are strangers.
         unauthenticated_max: usize = "2000", "1" ..= "1000000";
-        /// Of these, connections of one client address (IPv6: of a /64). 0: an eighth of them, and at least 8. Of a /48: two of these, or a quarter.
+        /// Of these, and of those of SMTP, connections of one client address (IPv6: of a /64). 0: an eighth of them, and at least 8. Of a /48: two of these, or a quarter.
         unauthenticated_per_address_max: usize = "0", "0" ..= "1000000";
         /// IMAP, POP3 and submission connections of one account.
         connections_per_account_max: usize = "200", "1" ..= "100000";

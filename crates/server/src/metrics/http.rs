@@ -1,22 +1,27 @@
 //! The small HTTP responder that shows the figures.
 //!
-//! It reads one request of bounded size within bounded time, answers `GET /metrics`, `/healthz` and `/readyz`, and closes.
+//! It reads one request of bounded size within bounded time, answers `GET /metrics`, `/healthz` and `/readyz`, and closes. Who connects and says nothing keeps
+//! nobody out: when all places are taken the oldest connection ends of whoever has most.
 
 use std::{
+    net::IpAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU8, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpListener,
-    sync::Semaphore,
 };
 
 use super::{ALL, Fault, family, fault, gather::Sources};
+use crate::{
+    crowd::{Crowd, Ending},
+    listen::client,
+};
 
 /// A request line and header fields: a scraper sends a few hundred bytes.
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
@@ -82,13 +87,10 @@ impl Readiness {
 
 /// Serves until the listener's task is dropped.
 pub async fn serve(listener: TcpListener, readiness: Arc<Readiness>) {
-    let places = Arc::new(Semaphore::new(REQUESTS_MAX));
+    let places = Arc::new(Places::default());
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
-        let mut stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (mut stream, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 fault(Fault::Accept);
                 tracing::warn!(%error, "metrics: cannot accept");
@@ -97,11 +99,57 @@ pub async fn serve(listener: TcpListener, readiness: Arc<Readiness>) {
             }
         };
         let readiness = Arc::clone(&readiness);
+        let place = Places::enter(&places, client(from.ip()));
         tokio::spawn(async move {
-            // Whoever does not finish in time is cut; nobody is told.
-            let _ = tokio::time::timeout(REQUEST_WAIT_MAX, respond(&mut stream, &readiness)).await;
-            drop(place);
+            let answering = respond(&mut stream, &readiness);
+            tokio::select! {
+                // Whoever does not finish in time is cut; nobody is told.
+                _ = tokio::time::timeout(REQUEST_WAIT_MAX, answering) => {}
+                () = place.ending.comes() => {}
+            }
         });
+        // Those that have to go do, before there are more.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Places for requests, taken by address.
+#[derive(Default)]
+struct Places(Mutex<Crowd>);
+
+impl Places {
+    fn enter(places: &Arc<Places>, address: IpAddr) -> Place {
+        let mut crowd = places.lock();
+        if crowd.len() >= REQUESTS_MAX {
+            crowd.displace();
+        }
+        let ending = Ending::default();
+        let number = crowd.enter(Instant::now(), address, ending.clone());
+        drop(crowd);
+        let places = Arc::clone(places);
+        Place {
+            places,
+            number,
+            ending,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Crowd> {
+        // Nothing behind it is left half done by a panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One of them, given back when dropped.
+struct Place {
+    places: Arc<Places>,
+    number: u64,
+    ending: Ending,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.lock().leave(self.number);
     }
 }
 
@@ -212,6 +260,14 @@ mod tests {
         check(b"GET /healthz HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\n").await;
         check(b"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 404 ").await;
         check(b"POST /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 405 ").await;
+        // Connections that say nothing took all places.
+        let mut silent = Vec::new();
+        for _ in 0..3 * REQUESTS_MAX {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        check(b"GET /healthz HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\n").await;
+        assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0, "it had to go");
+
         // A request that never ends is cut at its limit.
         assert_eq!(ask(address, &[b'x'; REQUEST_BYTES_MAX + 1]).await, "");
         task.abort();

@@ -36,7 +36,7 @@ figures! {
     CONNECTIONS: Counter<1> = "whimbrel_connections_total", ["protocol"], "connections",
         "Connections that found a place.";
     REFUSED: Counter<1> = "whimbrel_connections_refused_total", ["reason"], "connections",
-        "Connections refused or cut: no place (total, unauthenticated, address, unauthenticated address, account), handshake, write timeout, or a start that waits for its disk (disk).";
+        "Connections refused or cut: no place (total, unauthenticated, address, unauthenticated address, account), a stranger whose place others need (displaced), handshake, write timeout, or a start that waits for its disk (disk).";
     RECEIVED: Counter<1> = "whimbrel_received_bytes_total", ["protocol"], "bytes",
         "What clients sent, within TLS.";
     SENT: Counter<1> = "whimbrel_sent_bytes_total", ["protocol"], "bytes",
@@ -176,7 +176,7 @@ figures! {
 }
 
 /// Reasons for which a connection is refused or cut.
-const REASONS: [&str; 9] = [
+const REASONS: [&str; 10] = [
     "total",
     "unauthenticated",
     "address",
@@ -186,6 +186,7 @@ const REASONS: [&str; 9] = [
     "write timeout",
     "disk",
     "relay",
+    "displaced",
 ];
 
 /// Kinds of errors on our side.

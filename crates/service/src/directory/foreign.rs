@@ -2,12 +2,12 @@
 //!
 //! One partition, whole in memory, so a batch waits for nothing: what the machine wants stored or applied is handed to the store at once, each batch as
 //! one commit with the rows that it changed and the position. From that moment on logins and lookups see it: a password that was changed elsewhere, or an
-//! account that was removed, ends with the batch that says so, remembered logins included, since each is held against the directory as it is. The mail of a
-//! removed account goes when the removal is durable.
+//! account that was removed, ends with the batch that says so, remembered logins included, since each is held against the directory as it is. Its sessions end, and
+//! the mail of a removed account goes, when that is durable.
 
 use std::collections::BTreeSet;
 
-use whimbrel_crdt::{Batch, Incarnation};
+use whimbrel_crdt::{Batch, Incarnation, Stamp};
 use whimbrel_directory::{Address, Op, Resolution, state::Row};
 use whimbrel_mailbox::AccountId;
 use whimbrel_replication::partition::{Entry, Membership, Ticket as Asked};
@@ -16,7 +16,7 @@ use whimbrel_storage::{Mutation, StoreError};
 use super::{DirectoryOwner, PartitionId, Phase, Running, SUBJECT};
 use crate::{
     admin::AdminReply,
-    api::{Failure, Reply},
+    api::{Ended, Failure, Reply},
     log,
     machine::{Input, Note, Now, Output, Ticket},
     peers::{
@@ -345,10 +345,10 @@ impl DirectoryOwner {
         let mut mutations = Vec::new();
         if let Some(ops) = &ops {
             running.log.take(batch);
-            let purges = running.apply(batch, ops, &mut mutations);
+            let follows = running.apply(batch, ops, &mut mutations);
             running.share_out_after(&self.config, batch.origin, ops, &mut self.out);
-            if !purges.is_empty() {
-                running.purges.insert(ticket, purges);
+            if !follows.is_empty() {
+                running.follows.insert(ticket, follows);
             }
             self.out.extend(running.report(ops));
         }
@@ -362,15 +362,16 @@ impl DirectoryOwner {
 }
 
 impl Running {
-    /// Applies the operations of a batch, our own or another node's. Says which accounts are gone.
+    /// Applies the operations of a batch, our own or another node's. Says what follows when they are durable.
     pub(super) fn apply(
         &mut self,
         batch: &Batch,
         ops: &[Op],
         mutations: &mut Vec<Mutation>,
-    ) -> Vec<AccountId> {
-        let mut purges = Vec::new();
+    ) -> Vec<Output> {
+        let mut follows = Vec::new();
         for (index, op) in (0..).zip(ops) {
+            let before = self.password_of(op);
             for row in self.directory.apply(&batch.context(index), op) {
                 let key = row.key().into();
                 mutations.push(match self.directory.row(&row) {
@@ -383,11 +384,32 @@ impl Running {
                 if let (Row::Account(account), Op::RemoveAccount { .. }) = (row, op)
                     && self.directory.account(&account).is_none()
                 {
-                    purges.push(AccountId(account));
+                    follows.extend(removed(AccountId(account)));
                 }
             }
+            // A change that came after a later one changes nothing.
+            if let Op::SetCredential {
+                account,
+                keeps_sessions,
+                ..
+            } = op
+                && *keeps_sessions != Some(true)
+                && self.password_of(op) != before
+            {
+                let changed = Ended::PasswordChanged;
+                follows.push(Output::EndSessions(AccountId(*account), changed));
+            }
         }
-        purges
+        follows
+    }
+
+    /// When the password was set that the operation may change.
+    fn password_of(&self, op: &Op) -> Option<Stamp> {
+        let Op::SetCredential { account, .. } = op else {
+            return None;
+        };
+        let account = self.directory.account(account)?;
+        Some(account.credential.stamp)
     }
 
     /// What is reported: what nobody would have been allowed who had seen both sides.
@@ -420,6 +442,12 @@ impl Read {
             bytes_max: self.bytes_max,
         })
     }
+}
+
+/// What follows when an account is gone: its sessions are told why before its mail goes.
+pub(super) fn removed(account: AccountId) -> [Output; 2] {
+    let sessions = Output::EndSessions(account, Ended::AccountRemoved);
+    [sessions, Output::Purge(account)]
 }
 
 fn shipping_of(state: &mut Phase) -> Option<&mut Shipping> {

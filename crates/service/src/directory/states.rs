@@ -13,8 +13,9 @@ use whimbrel_mailbox::AccountId;
 use whimbrel_replication::partition::Ticket as Asked;
 use whimbrel_storage::{Commit, Mutation, Room};
 
-use super::{DirectoryOwner, Phase, Running};
+use super::{DirectoryOwner, Phase, Running, foreign::removed};
 use crate::{
+    api::Ended,
     log,
     machine::{Note, Now, Output, Ticket},
     peers::{
@@ -146,7 +147,16 @@ impl DirectoryOwner {
             })
         });
         let is_new = |account: &_| !before.was_removed(account);
-        let purges: Vec<_> = after.removed().filter(is_new).map(AccountId).collect();
+        let gone = after.removed().filter(is_new).map(AccountId);
+        let mut follows: Vec<Output> = gone.flat_map(removed).collect();
+        // Whether sessions were to stay is said in logs alone.
+        let renewed = after.accounts().filter(|(key, entry, _)| {
+            let before = before.account(key);
+            before.is_some_and(|before| before.credential.stamp != entry.credential.stamp)
+        });
+        follows.extend(
+            renewed.map(|(key, ..)| Output::EndSessions(AccountId(key), Ended::PasswordChanged)),
+        );
         let mut pages = pages(changed);
         let done = Mutation::Delete {
             key: log::JOINING_KEY.into(),
@@ -158,9 +168,9 @@ impl DirectoryOwner {
         let gone = running.coming.joined(joined.state);
         let last = self.hand_out_pages_of(pages);
         if let (Some(last), Phase::Running(running)) = (last, &mut self.state)
-            && !purges.is_empty()
+            && !follows.is_empty()
         {
-            running.purges.insert(last, purges);
+            running.follows.insert(last, follows);
         }
         // Whose removals came is not known.
         self.share_out_all(None);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use whimbrel_service::{
     api::{
-        AccountId, Call, Delivery, Entry, FlagChange, MailboxCall, MailboxName, NewMail, Replaced,
-        Reply, SessionId, UploadId,
+        AccountId, Asker, Call, Delivery, Entry, FlagChange, MailboxCall, MailboxName, NewMail,
+        Replaced, Reply, SessionId, UploadId,
     },
     queue,
 };
@@ -641,9 +641,14 @@ impl World {
         let request = self.request();
         self.bring(node);
         let domain = Some(domain);
-        self.members[node]
-            .node
-            .call(request, Call::Resolve { local, domain });
+        self.members[node].node.call(
+            request,
+            Call::Resolve {
+                local,
+                domain,
+                asker: Asker::Front,
+            },
+        );
         let asked = Asked {
             client: None,
             node,

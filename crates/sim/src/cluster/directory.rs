@@ -287,6 +287,7 @@ impl World {
                     address,
                     verifier: format!("{VERIFIER_PREFIX}{password}"),
                     scram: None,
+                    keeps_sessions: false,
                 };
                 self.admin(node, call);
             }
@@ -474,6 +475,7 @@ impl World {
             address,
             verifier: format!("{VERIFIER_PREFIX}{password}"),
             scram: None,
+            keeps_sessions: false,
         };
         Ok(self.ask_admin(node, call)? == AdminReply::Done)
     }

@@ -3,7 +3,7 @@
 //! When a disk was lost all nodes had the same, and nobody asked for anything. So whatever the node that came for it answers must be what any node would have answered
 //! before; until it can, it says that it cannot.
 
-use whimbrel_service::api::{AccountId, Call, Failure, MailboxCall, Reply, Resolution};
+use whimbrel_service::api::{AccountId, Asker, Call, Failure, MailboxCall, Reply, Resolution};
 
 use super::{MS, SECOND, World, checks::Picture};
 
@@ -52,7 +52,14 @@ impl World {
                     continue;
                 }
                 let (local, domain) = (format!("user{number}"), Some("example.org".to_owned()));
-                match self.ask_node(node, Call::Resolve { local, domain })? {
+                match self.ask_node(
+                    node,
+                    Call::Resolve {
+                        local,
+                        domain,
+                        asker: Asker::Front,
+                    },
+                )? {
                     Reply::Failed(Failure::Temporary) | Reply::Resolved(Resolution::Local(_)) => {}
                     other => {
                         return Err(format!(

@@ -1,6 +1,6 @@
 //! A node that came for one whose disk was lost.
 
-use whimbrel_service::api::Resolution;
+use whimbrel_service::api::{Asker, Resolution};
 use whimbrel_sim::node::Identity;
 use whimbrel_storage::memory::DiskCopy;
 
@@ -52,6 +52,7 @@ impl Cluster {
         let resolve = Call::Resolve {
             local: "anne".into(),
             domain: Some("example.org".into()),
+            asker: Asker::Front,
         };
         is_refused(&self.ask(node, Call::Authenticate(ask)))
             && is_refused(&self.ask(node, resolve))
@@ -77,6 +78,7 @@ fn a_new_node_refuses_until_it_has_what_another_had() {
     let resolve = Call::Resolve {
         local: "anne".into(),
         domain: Some("example.org".into()),
+        asker: Asker::Front,
     };
     let resolved = cluster.ask(2, resolve);
     let known = matches!(resolved, Reply::Resolved(Resolution::Local(_)));

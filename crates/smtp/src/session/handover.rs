@@ -24,7 +24,7 @@ impl Session {
     /// server goes down, and the answer is wanted, so that the client is told.
     pub fn hand_over(&mut self, now: Time) -> Option<Handed> {
         self.advance(now);
-        if self.shutting_down {
+        if self.ending.is_some() {
             return None;
         }
         let (helo, basic) = self.hello.clone()?;

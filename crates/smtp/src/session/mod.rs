@@ -129,7 +129,8 @@ pub struct Session {
     excused: bool,
     /// Octets of refused chunks so far.
     discarded: u64,
-    shutting_down: bool,
+    /// What the client is told as soon as it can be, and why.
+    ending: Option<(Refusal, CloseReason)>,
     /// The connection is lost; only the verdict on a complete message is still awaited.
     lost: bool,
     early_talker: bool,
@@ -159,7 +160,7 @@ impl Session {
             message: None,
             excused: false,
             discarded: 0,
-            shutting_down: false,
+            ending: None,
             lost: false,
             early_talker: false,
             counters: Counters::default(),
@@ -252,17 +253,20 @@ impl Session {
 
     /// The server is going down: 421 at once, or after the message whose end has come.
     pub fn shut_down(&mut self, now: Time) {
+        let refusal = Refusal::new(421, Enhanced(3, 2), "Service shutting down");
+        self.end(now, refusal, CloseReason::ShuttingDown);
+    }
+
+    /// Whoever has logged in may not be here any more: 421 with the reason, at once or after the message whose end has come, which its owner is to refuse.
+    pub fn log_out(&mut self, now: Time, why: &str) {
+        let refusal = Refusal::new(421, Enhanced(7, 0), why);
+        self.end(now, refusal, CloseReason::LoggedOut);
+    }
+
+    fn end(&mut self, now: Time, refusal: Refusal, reason: CloseReason) {
         self.advance(now);
-        self.shutting_down = true;
-        if self.question.is_none()
-            && !matches!(self.mode, Mode::Data | Mode::Chunk(_) | Mode::Closed)
-        {
-            self.close_with(
-                &Refusal::new(421, Enhanced(3, 2), "Service shutting down"),
-                CloseReason::ShuttingDown,
-                AbortReason::Protocol,
-            );
-        }
+        self.ending = Some((refusal, reason));
+        self.go_on();
     }
 
     /// When [`Session::on_time`] wants to be called, if nothing else happens before.
@@ -471,11 +475,13 @@ impl Session {
         question
     }
 
-    /// After an answer: what a shutdown in the meantime has put off.
+    /// After an answer: what an end in the meantime has put off.
     fn go_on(&mut self) {
-        if self.shutting_down {
-            let now = self.clock.now;
-            self.shut_down(now);
+        if self.question.is_none()
+            && !matches!(self.mode, Mode::Data | Mode::Chunk(_) | Mode::Closed)
+            && let Some((refusal, reason)) = self.ending.take()
+        {
+            self.close_with(&refusal, reason, AbortReason::Protocol);
         }
     }
 

@@ -174,6 +174,8 @@ pub enum CloseReason {
     TooMuchData,
     /// The server goes down.
     ShuttingDown,
+    /// [`Session::log_out`](super::Session::log_out).
+    LoggedOut,
 }
 
 /// What is known of a message when all of it has been read.
