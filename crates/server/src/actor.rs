@@ -29,6 +29,7 @@ use whimbrel_service::{
         Entry, Frame, LogEnd, Page, PeerInput, PeerOutput, Snapshot, Stream,
         state::{Fixing, LOOKED_AT},
     },
+    turns::Turns,
 };
 use whimbrel_storage::{
     Commit, KeyRange, LogEntry, LogPosition, LogStore, Origin, PartitionId, Refusal, ScanLimit,
@@ -43,7 +44,6 @@ use crate::{
     password::Verifier,
     registry::Registry,
     switchboard::{FromPeer, Inbox, QUESTIONS_MAX, Question, Switchboard, Work},
-    turns::Turns,
 };
 
 /// Pages of a scan that wait for the machine: the scan goes on when it has taken them.
@@ -185,7 +185,7 @@ where
             machine,
             shared,
             inbox,
-            questions: Turns::new(),
+            questions: Turns::default(),
             pages,
             to_pages,
             next_request: 0,
@@ -220,7 +220,7 @@ where
             let (input, _work) = tokio::select! {
                 Some(input) = self.inbox.inputs.recv() => input,
                 () = std::future::ready(()), if !self.questions.is_empty() => {
-                    let Some(question) = self.questions.next() else {
+                    let Some((_, question)) = self.questions.pop() else {
                         continue;
                     };
                     self.question(question)

@@ -35,5 +35,4 @@ pub mod switchboard;
 pub mod tls;
 pub mod transfer;
 pub mod transport;
-mod turns;
 pub mod waiting;

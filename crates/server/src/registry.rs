@@ -124,15 +124,10 @@ pub struct Registry {
     /// Sessions are served by other nodes.
     draining: AtomicBool,
     sessions: [Mutex<HashMap<u64, Arc<Signal>>>; SHARDS],
-<<<<<<< HEAD
     /// What sessions of an account share, of each that has one. Never iterated.
     accounts: Mutex<HashMap<AccountId, Shared>>,
-=======
-    /// Sessions of each account that has one. Never iterated.
-    accounts: Mutex<HashMap<AccountId, usize>>,
     /// Accounts whose sessions were ended, in that order.
     ends: Mutex<Ends>,
->>>>>>> server
     per_account_max: usize,
 }
 
@@ -179,11 +174,8 @@ impl Registry {
             id,
             signal,
             account: None,
-<<<<<<< HEAD
             slice: None,
-=======
             asked_at: self.ends(),
->>>>>>> server
             registry: Arc::clone(self),
         }
     }
@@ -321,22 +313,19 @@ pub struct Registered {
     /// Its events.
     pub signal: Arc<Signal>,
     account: Option<AccountId>,
-<<<<<<< HEAD
     slice: Option<Slice>,
-=======
     /// How many ends there had been when its login was asked for.
     asked_at: u64,
->>>>>>> server
     registry: Arc<Registry>,
 }
 
 impl Registered {
-<<<<<<< HEAD
     /// What is held while this session does a slice of long work; before the login it does none.
     #[must_use]
     pub fn slice(&self) -> Option<&Slice> {
         self.slice.as_ref()
-=======
+    }
+
     /// A login is about to be checked. If the account's sessions are ended before it is counted, so is this one.
     pub fn asks(&mut self) {
         self.asked_at = self.registry.ends();
@@ -345,7 +334,6 @@ impl Registered {
     /// It is the administrator's: nobody has logged in on it by a password.
     pub fn is_administrators(&self) {
         self.signal.administrators.store(true, Ordering::SeqCst);
->>>>>>> server
     }
 
     /// Another node serves it.

@@ -31,5 +31,5 @@ pub mod scram;
 pub mod senders;
 mod stamps;
 mod tally;
-mod turns;
+pub mod turns;
 pub mod verify;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Turns<K, T> {
+pub struct Turns<K, T> {
     /// By round, and in a round by the order in which they came.
     queue: BTreeMap<(u64, u64), (K, T)>,
     /// Of each key that waits: the round of its last, and how many there are.
@@ -28,23 +28,28 @@ impl<K, T> Default for Turns<K, T> {
 
 impl<K: Copy + Ord, T> Turns<K, T> {
     /// How many wait.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.queue.len()
     }
 
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// How many wait for a key.
-    pub(crate) fn of(&self, key: K) -> usize {
+    pub fn of(&self, key: K) -> usize {
         self.keys.get(&key).map_or(0, |(_, count)| *count)
     }
 
     /// The key for which most wait.
-    pub(crate) fn longest(&self) -> Option<K> {
+    pub fn longest(&self) -> Option<K> {
         let longest = self.keys.iter().max_by_key(|(_, (_, count))| *count);
         longest.map(|(key, _)| *key)
     }
 
     /// Waits behind those of its key.
-    pub(crate) fn push(&mut self, key: K, item: T) {
+    pub fn push(&mut self, key: K, item: T) {
         let before = self.keys.get(&key);
         let round = before.map_or(self.round, |(last, _)| *last) + 1;
         let count = before.map_or(0, |(_, count)| *count);
@@ -54,7 +59,7 @@ impl<K: Copy + Ord, T> Turns<K, T> {
     }
 
     /// Whose turn it is.
-    pub(crate) fn pop(&mut self) -> Option<(K, T)> {
+    pub fn pop(&mut self) -> Option<(K, T)> {
         let ((round, _), (key, item)) = self.queue.pop_first()?;
         self.round = round;
         self.left(key);
@@ -62,7 +67,7 @@ impl<K: Copy + Ord, T> Turns<K, T> {
     }
 
     /// Takes the last that waits for a key.
-    pub(crate) fn pop_last_of(&mut self, key: K) -> Option<T> {
+    pub fn pop_last_of(&mut self, key: K) -> Option<T> {
         let mut last = self.queue.iter().rev();
         let place = *last.find(|(_, (of, _))| *of == key)?.0;
         let (_, item) = self.queue.remove(&place)?;
@@ -93,7 +98,7 @@ mod tests {
         for item in ["a1", "a2", "a3", "b1"] {
             turns.push(item.as_bytes()[0], item);
         }
-        let mut next = |turns: &mut Turns<u8, &'static str>| turns.pop().map(|(_, item)| item);
+        let next = |turns: &mut Turns<u8, &'static str>| turns.pop().map(|(_, item)| item);
         assert_eq!(next(&mut turns), Some("a1"));
         // Who comes now waits for none of those that have more waiting, but for one each.
         turns.push(b'c', "c1");

@@ -6,14 +6,9 @@ use whimbrel_crdt::Incarnation;
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
     api::{
-<<<<<<< HEAD
-        AccountId, Authenticate, BlobName, Call, Changes, Date, Delivery, Entry, Event, Failure,
-        Flag, FlagChange, Flags, Mailbox, MailboxCall, MailboxName, NewMail, Reply, Resolution,
-=======
         AccountId, Asker, Authenticate, BlobName, Call, Changes, Date, Delivery, Entry, Event,
-        Failure, Flag, FlagChange, Flags, MailboxCall, MailboxName, NewMail, Reply, Resolution,
->>>>>>> server
-        Row, Selected, SessionId, Status,
+        Failure, Flag, FlagChange, Flags, Mailbox, MailboxCall, MailboxName, NewMail, Reply,
+        Resolution, Row, Selected, SessionId, Status,
     },
     content::Content,
     machine::RequestId,
