@@ -431,6 +431,7 @@ impl SmtpSession {
                 Ok(())
             }
             Reply::Resolved(Resolution::NoSuchUser) => Err(Refusal::unknown_recipient()),
+            Reply::Resolved(Resolution::Full) => Err(Refusal::mailbox_full()),
             Reply::Resolved(Resolution::NotOurs) if self.role == Role::Submission => {
                 Err(submit::no_relaying())
             }

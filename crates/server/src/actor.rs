@@ -423,6 +423,7 @@ where
                 Output::UidValidity(account, uid_validity) => {
                     board.tell_directory(Input::UidValidity(account, uid_validity));
                 }
+                Output::Full(account, full) => board.tell_directory(Input::Full(account, full)),
                 Output::LeastUidValidity(account, least) => {
                     board.tell_owner(account, Input::LeastUidValidity(account, least));
                 }

@@ -717,6 +717,8 @@ pub enum Resolution {
     Local(Vec<Target>),
     /// The domain is ours, the address is not.
     NoSuchUser,
+    /// Each account that it leads to has reached its quota.
+    Full,
     /// Not our domain: relaying.
     NotOurs,
     /// An alias leads to itself, or to more targets than allowed.

@@ -135,6 +135,8 @@ pub struct DirectoryOwner {
     retry_at: Option<u64>,
     /// States that are given.
     giving: Giving,
+    /// Accounts that have reached their quota, as far as their owners have said so since the start.
+    full: BTreeSet<AccountId>,
     /// How many were taken since the start.
     states_taken: u64,
     /// Answers to owners that wait until what they tell is durable, in the order of the commits.
@@ -209,6 +211,7 @@ impl DirectoryOwner {
             reads: BTreeMap::new(),
             retry_at: None,
             giving: Giving::new(PartitionId::DIRECTORY),
+            full: BTreeSet::new(),
             states_taken: 0,
             standings: VecDeque::new(),
             next_ticket: 0,
@@ -382,6 +385,7 @@ impl DirectoryOwner {
             authenticator,
             senders,
             probes,
+            full,
             next_ticket,
             out,
             ..
@@ -445,7 +449,7 @@ impl DirectoryOwner {
                     let reply = Reply::Failed(Failure::Throttled);
                     return out.push_back(Output::Reply(request, reply));
                 }
-                let reply = running.resolve(&local, domain.as_deref());
+                let reply = running.resolve(&local, domain.as_deref(), full);
                 if let (Resolution::NoSuchUser, Asker::Stranger(peer)) = (&reply, asker) {
                     probes.tally.count(seconds, peer);
                 }
@@ -738,7 +742,7 @@ impl Running {
         self.known(&saslprep(login).ok()?)
     }
 
-    fn resolve(&self, local: &str, domain: Option<&str>) -> Resolution {
+    fn resolve(&self, local: &str, domain: Option<&str>, full: &BTreeSet<AccountId>) -> Resolution {
         let resolution = match domain {
             Some(domain) => self.directory.resolve(local, domain),
             None => self.directory.resolve_postmaster(),
@@ -747,6 +751,13 @@ impl Running {
             whimbrel_directory::Resolution::NoSuchUser => Resolution::NoSuchUser,
             whimbrel_directory::Resolution::NotOurs => Resolution::NotOurs,
             whimbrel_directory::Resolution::Loop => Resolution::Loop,
+            whimbrel_directory::Resolution::Local(targets)
+                if targets
+                    .iter()
+                    .all(|target| full.contains(&AccountId(target.account))) =>
+            {
+                Resolution::Full
+            }
             whimbrel_directory::Resolution::Local(targets) => Resolution::Local(
                 targets
                     .into_iter()
@@ -821,6 +832,12 @@ impl Machine for DirectoryOwner {
             }
             Input::AskBirth(account) => self.tell_standing(account),
             Input::UidValidity(account, uid_validity) => self.raised(now, account, uid_validity),
+            Input::Full(account, true) => {
+                self.full.insert(account);
+            }
+            Input::Full(account, false) => {
+                self.full.remove(&account);
+            }
             Input::Birth(..)
             | Input::LeastUidValidity(..)
             | Input::Deliver { .. }

@@ -127,6 +127,8 @@ pub enum Input {
     UidValidity(AccountId, u32),
     /// The account's UIDVALIDITY is too low, unless it has risen meanwhile (partition owners only): another account has held its address.
     LeastUidValidity(AccountId, Least),
+    /// An account has reached its quota, or has room again (directory only): mail for it is refused meanwhile.
+    Full(AccountId, bool),
     /// A session's connection is gone.
     Hangup(SessionId),
     /// An account was removed from the directory: drop its mail (partition owners only).
@@ -230,6 +232,8 @@ pub enum Output {
     Birth(AccountId, Standing),
     /// Route to the directory as [`Input::UidValidity`].
     UidValidity(AccountId, u32),
+    /// Route to the directory as [`Input::Full`].
+    Full(AccountId, bool),
     /// Route to the owner of the account as [`Input::LeastUidValidity`].
     LeastUidValidity(AccountId, Least),
     /// Route to the queue as [`Input::Delivered`].

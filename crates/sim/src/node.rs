@@ -933,6 +933,9 @@ impl Node {
             Output::UidValidity(account, uid_validity) => {
                 self.input_soon(Dest::Directory, Input::UidValidity(account, uid_validity));
             }
+            Output::Full(account, full) => {
+                self.input_soon(Dest::Directory, Input::Full(account, full));
+            }
             Output::LeastUidValidity(account, least) => {
                 let dest = self.owner_of(account);
                 self.input_soon(dest, Input::LeastUidValidity(account, least));

@@ -18,6 +18,7 @@ use super::{
     Link, Partition, PartitionOwner, Phase, Watch,
     batches::BATCH_BYTES_MAX,
     bodies::{Naming, blob_of_batch, brought},
+    quota::filled,
     rows::{free_room, push_row},
     writing::take_shown,
 };
@@ -578,6 +579,9 @@ impl PartitionOwner {
             let bytes = replica.memory_bytes();
             self.bytes = self.bytes - entry.bytes + bytes;
             entry.bytes = bytes;
+            let filled = filled(&mut entry.full, &self.config.quota, replica.usage());
+            self.out
+                .extend(filled.map(|full| Output::Full(account, full)));
             entry.newest = Some(ticket);
             entry.wait_until = effects.wait_until;
             self.waits

@@ -317,6 +317,8 @@ struct Account {
     takeover_room: elsewhere::TakeoverRoom,
     last_use: u64,
     bytes: usize,
+    /// Whether it has reached its quota, as the directory was told since it was loaded.
+    full: Option<bool>,
 }
 
 impl Account {
@@ -333,6 +335,7 @@ impl Account {
             takeover_room: elsewhere::TakeoverRoom::default(),
             last_use: 0,
             bytes: 0,
+            full: None,
         }
     }
 }
@@ -599,6 +602,7 @@ impl Machine for PartitionOwner {
             | Input::Admin(..)
             | Input::AskBirth(_)
             | Input::UidValidity(..)
+            | Input::Full(..)
             | Input::Delivered(_)
             | Input::NotDelivered(_)
             | Input::NotHere(_)

@@ -66,6 +66,17 @@ impl PartitionOwner {
     }
 }
 
+/// Whether an account has reached its quota, if that is not what was `known`: the directory is told, so that no more mail is accepted for it.
+pub(super) fn filled(
+    known: &mut Option<bool>,
+    quota: &Quota,
+    used: whimbrel_mailbox::Usage,
+) -> Option<bool> {
+    let reached = |used: u64, max: Option<u64>| max.is_some_and(|max| used >= max);
+    let full = reached(used.bytes, quota.bytes_max) || reached(used.messages, quota.messages_max);
+    (known.replace(full) != Some(full)).then_some(full)
+}
+
 fn usage(replica: &Replica, quota: &Quota) -> Usage {
     let used = replica.usage();
     Usage {

@@ -9,6 +9,7 @@ use super::{
     batches::{BATCH_BYTES_MAX, ROWS_PER_COMMIT_MAX},
     foreign::Told,
     keys,
+    quota::filled,
     rows::{free_room, named_blob, push_row},
 };
 use crate::{
@@ -155,6 +156,9 @@ impl PartitionOwner {
             let bytes = replica.memory_bytes();
             self.bytes = self.bytes - entry.bytes + bytes;
             entry.bytes = bytes;
+            let filled = filled(&mut entry.full, &self.config.quota, replica.usage());
+            self.out
+                .extend(filled.map(|full| Output::Full(account, full)));
             let mut commit = None;
             if sealed.is_some() || !mutations.is_empty() {
                 let mut made = sealed.unwrap_or_else(|| own.log.commit());
