@@ -324,6 +324,29 @@ fn what_is_no_mail_is_told() {
     assert_eq!((report.others_skipped, report.others_ignored), (2, 4));
 }
 
+/// Directories that are called as files are: each is told once.
+#[test]
+fn directories_in_place_of_lists() {
+    check(
+        &[
+            "cur/1",
+            "dovecot-keywords/",
+            "subscriptions/",
+            "courierimapsubscribed/",
+            ".A/maildirfolder/",
+        ],
+        flat,
+        &[("", "INBOX", 1, &["INBOX"])],
+        (5, 0),
+    );
+    check(
+        &["a", ".subscriptions/"],
+        files,
+        &[("a", "a", 1, &["a"])],
+        (1, 0),
+    );
+}
+
 /// Trees of Thunderbird and Apple Mail.
 #[test]
 fn trees_of_clients() {
