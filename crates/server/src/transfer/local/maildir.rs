@@ -140,10 +140,6 @@ impl Found<'_> {
     }
 
     fn directory(&mut self, path: PathBuf, above: &Directory) -> bool {
-        if above.depth >= DEPTH_MAX {
-            self.report.failed(&label(&path), TOO_DEEP);
-            return false;
-        }
         let name = self.text(&path);
         let role = match (above.folder, &*name) {
             (Some(folder), "cur" | "new") => Role::Messages(folder),
@@ -152,6 +148,12 @@ impl Found<'_> {
             (Some(_), courier::DIRECTORY) => return false,
             _ => Role::Folder,
         };
+        // A folder that is not too deep has its messages one level below.
+        let depth_max = DEPTH_MAX + usize::from(!matches!(role, Role::Folder));
+        if above.depth >= depth_max {
+            self.report.failed(&label(&path), TOO_DEEP);
+            return false;
+        }
         let has_parts = has_parts(&path);
         let has_mark = || Kind::at(&path.join(MARK)).is_ok_and(|kind| kind == Kind::File);
         let is_marked = matches!(role, Role::Folder) && has_mark();
@@ -160,6 +162,8 @@ impl Found<'_> {
         let index = index.filter(|_| !is_folder);
         let entries = match Entries::of(&path) {
             Ok(entries) => entries,
+            // It is told when the messages are to be read.
+            Err(_) if matches!(role, Role::Messages(_)) => return false,
             Err(error) => {
                 self.report.failed(&label(&path), &error.to_string());
                 return false;
@@ -313,6 +317,8 @@ pub(super) async fn read(
             continue;
         };
         name.flags.extend(couriers.of(name.base).map(str::to_owned));
+        name.flags.sort();
+        name.flags.dedup();
         unknown += usize::from(!name.unknown.is_empty());
         match read_file(&path, name.as_it_is, target.bytes_max()) {
             Ok((body, hash, seconds)) => {
@@ -344,7 +350,7 @@ pub(super) async fn read(
 }
 
 /// Courier's keywords of a folder.
-fn couriers(path: &Path, report: &mut Report) -> courier::Keywords {
+pub(super) fn couriers(path: &Path, report: &mut Report) -> courier::Keywords {
     if !is_directory(path) {
         return courier::Keywords::default();
     }

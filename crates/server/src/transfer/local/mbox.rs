@@ -98,7 +98,8 @@ impl Found<'_> {
             self.report.failed(&label(&path), why);
             return false;
         }
-        if directory.depth == 0 && entry.name == SUBSCRIPTIONS {
+        let is_list = entry.kind == Kind::File && entry.name == SUBSCRIPTIONS;
+        if directory.depth == 0 && is_list {
             return false;
         }
         if directory.depth >= DEPTH_MAX {

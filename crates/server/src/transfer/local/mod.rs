@@ -44,6 +44,8 @@ impl Local {
                 if kind_of_root(path)? != Kind::Directory {
                     return Err(format!("{} is a file, not a Maildir", label(path)).into());
                 }
+                // Where nothing can be seen, nothing is said to be missing.
+                std::fs::read_dir(path).map_err(|error| failed(path, &error))?;
                 if !*nested && !maildir::has_parts(path) {
                     return Err(format!(
                         "{} has neither cur nor new, so it is not a Maildir; for a directory of Maildirs (Dovecot's LAYOUT=fs) add --nested",

@@ -137,6 +137,16 @@ fn what_lies_too_deep_is_told() {
     }
 }
 
+/// The deepest folder has its messages below it, and they come.
+#[test]
+fn what_is_just_not_too_deep() {
+    let levels: Vec<String> = (0..DEPTH_MAX).map(|level| level.to_string()).collect();
+    let names: Vec<&str> = levels.iter().map(String::as_str).collect();
+    let path = levels.join("/");
+    let (cur, tmp) = (format!("{path}/cur/1"), format!("{path}/tmp/"));
+    check(&[&cur, &tmp], nested, &[(&path, &path, 1, &names)], (0, 0));
+}
+
 /// What is two folders there is two here: none takes the other's place. Nor do their messages, which have the folder's key in their ids.
 #[test]
 fn two_folders_with_one_name() {
@@ -314,6 +324,29 @@ fn what_is_no_mail_is_told() {
     assert_eq!((report.others_skipped, report.others_ignored), (2, 4));
 }
 
+/// Directories that are called as files are: each is told once.
+#[test]
+fn directories_in_place_of_lists() {
+    check(
+        &[
+            "cur/1",
+            "dovecot-keywords/",
+            "subscriptions/",
+            "courierimapsubscribed/",
+            ".A/maildirfolder/",
+        ],
+        flat,
+        &[("", "INBOX", 1, &["INBOX"])],
+        (5, 0),
+    );
+    check(
+        &["a", ".subscriptions/"],
+        files,
+        &[("a", "a", 1, &["a"])],
+        (1, 0),
+    );
+}
+
 /// Trees of Thunderbird and Apple Mail.
 #[test]
 fn trees_of_clients() {
@@ -354,6 +387,39 @@ fn trees_of_clients() {
     let mut local = Local::new(files(root.path().join("Sent.mbox/mbox")));
     let found = local.folders(&mut Report::default()).unwrap();
     assert_eq!(found[0].levels, ["Sent"]);
+}
+
+/// The newest change of a message's keywords counts, whatever the order of the files.
+#[test]
+fn keywords_of_courier() {
+    let root = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(root.path().join(name), text).unwrap();
+    write(":list", "one\ntwo\n\n1.a:0\n2.b:1\n3.c:0\n4.d:0 1\n");
+    for (name, text) in [
+        (".9.1.a", "three\n"),
+        (".10.1.a", "four\ntwo\n"),
+        (".7.2.b", "old\n"),
+        ("2.b", "new\n"),
+        ("3.c", ""),
+        (".tmp.12.x", "none\n"),
+    ] {
+        write(name, text);
+    }
+    fs::create_dir(root.path().join("5.e")).unwrap();
+    let mut report = Report::default();
+    let keywords = maildir::couriers(root.path(), &mut report);
+    let check = |base: &str, expected: &[&str]| {
+        let found: Vec<&str> = keywords.of(base.as_bytes()).collect();
+        assert_eq!(found, expected, "{base}");
+    };
+    check("1.a", &["four", "two"]);
+    check("2.b", &["new"]);
+    check("3.c", &[]);
+    check("4.d", &["one", "two"]);
+    assert_eq!((report.others_skipped, report.others_ignored), (1, 1));
+    // There is none.
+    let keywords = maildir::couriers(&root.path().join("none"), &mut report);
+    assert!(keywords.is_empty() && report.others_skipped == 1);
 }
 
 /// A list does not say what separates levels, nor whether INBOX is one of them.
