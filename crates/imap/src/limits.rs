@@ -5,7 +5,8 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Text of a command before login, literals included: the longest is AUTHENTICATE with a bearer token. Beyond it the
-    /// connection is closed, since a stranger has nothing to say that is longer. Lines of SASL have this limit, too.
+    /// connection is closed, since a stranger has nothing to say that is longer; of an ID the text is dropped instead. Lines of SASL have this
+    /// limit, too.
     pub command_bytes_max_before_login: usize,
     /// Text of a command after login, sequence sets apart, literals included: RFC 7162, section 4, asks for lines of at least
     /// 8192 octets; SEARCH with a long OR of Message-IDs and FETCH with long lists of fields need more.
