@@ -375,9 +375,9 @@ impl World<'_> {
         for id in node.shown.keys().filter(|id| !seen.rows.contains_key(id)) {
             events.push(Event::Hide(i, *id));
         }
-        let gone = node.listed.iter().filter(|n| !seen.names.contains_key(n));
+        let gone = node.listed.iter().filter(|n| !seen.names.contains_key(*n));
         events.extend(gone.map(|name| Event::Unlist(i, name.clone())));
-        let new = seen.names.keys().filter(|n| !node.listed.contains(n));
+        let new = seen.names.keys().filter(|n| !node.listed.contains(*n));
         events.extend(new.map(|name| Event::List(i, name.clone())));
         for (id, (name, row)) in &seen.rows {
             let known = node.shown.get(id);
