@@ -210,7 +210,7 @@ impl Pools {
         let front = (connections_max / FRONT_SHARE).max(1);
         let users = connections_max.saturating_sub(mail + front).max(1);
         Pools {
-            users: Places::new(limits, users, limits.unauthenticated_max),
+            users: Places::new(limits, users, limits.unauthenticated_max.min(users)),
             mail: Places::new(limits, mail, mail),
             front: Places::new(limits, front, front),
         }

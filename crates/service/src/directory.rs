@@ -534,7 +534,9 @@ impl DirectoryOwner {
                 let credential = Credential { verifier, scram };
                 directory.plan_set_credential(&address, credential, keeps_sessions)
             }
-            AdminCall::AddAlias { from, to } => directory.plan_add_alias(&from, &to),
+            AdminCall::AddAlias { from, to, instead } => {
+                directory.plan_add_alias(&from, &to, instead)
+            }
             AdminCall::RemoveAlias { from, to } => {
                 directory.plan_remove_alias(&from, to.as_deref())
             }
