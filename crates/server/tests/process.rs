@@ -177,7 +177,7 @@ fn the_log_holds_events_and_no_secrets() {
     let log_in = |word: &str| imap_login(address, &world.path("data/tls/cert.pem"), word);
     assert!(log_in(password));
     assert!(!log_in("wr0ng-that-must-not-appear"));
-    server.wait_for("login failed");
+    server.wait_for("login refused");
 
     // What administrators do while it runs.
     let changed = world.run(
@@ -199,7 +199,7 @@ fn the_log_holds_events_and_no_secrets() {
         "accepted",
         "delivered",
         "logged in",
-        "login failed",
+        "login refused",
         "closed",
         "stopping",
         "stopped",
