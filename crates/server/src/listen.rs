@@ -2,6 +2,8 @@
 //!
 //! Invariants: a place is held by exactly as many connections as are counted; the loop outlives every error of accept; connections never
 //! get the last descriptors of the process.
+//!
+//! size: places, pools and the loop that takes from them are one matter, and half of it is their tests.
 
 use std::{
     collections::HashMap,

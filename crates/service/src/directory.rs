@@ -3,6 +3,8 @@
 //! The state is whole in memory. A change is planned against it, sealed, committed and applied; its answer waits until it is on
 //! disk, and so do the answers of later questions, since they may have seen it. Every node has the whole directory, and each may change it: what others changed comes
 //! in as batches ([`foreign`]), or as a state where logs were cut ([`states`]).
+//!
+//! size: one machine, whose inputs all meet its one state.
 
 mod decoys;
 mod foreign;
