@@ -84,7 +84,7 @@ impl Node {
         let planned = match step[0] % 8 {
             0 => self.directory.plan_remove_alias(from, None),
             1 => self.directory.plan_remove_alias(from, Some(to)),
-            _ => self.directory.plan_add_alias(from, to),
+            _ => self.directory.plan_add_alias(from, to, true),
         };
         let done = planned.is_ok();
         self.make(planned.unwrap_or_default());
@@ -139,7 +139,7 @@ pub fn aliases_of_two(data: &[u8]) {
     assert_eq!(resolved(&one.directory), resolved(&two.directory));
     for address in ADDRESSES {
         // Looked at from each side, as an administrator would who mends it.
-        let _ = one.directory.plan_add_alias(address, "a@x");
+        let _ = one.directory.plan_add_alias(address, "a@x", true);
         let _ = one.directory.may_send(&[1; 16], "e", "x");
     }
 }

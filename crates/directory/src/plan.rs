@@ -46,6 +46,11 @@ pub enum Refusal {
     /// An alias to nowhere.
     #[error("{0} is neither an account nor an alias here; create it first")]
     NoTarget(Address),
+    /// An alias by which an account would get no mail any more.
+    #[error(
+        "{0} is an account: with this alias its mail goes to {1} alone. Give --instead if that is meant. For both to get it, add the alias {0} -> {0} first"
+    )]
+    IsAccount(Address, Address),
     /// An alias by which this address would lead in a circle, or too far, or to too many.
     #[error("with this alias, {0} would lead back to itself, too far, or to too many accounts")]
     Loop(Address),
@@ -171,11 +176,11 @@ impl Directory {
         }])
     }
 
-    /// Plans an alias. Its domain becomes ours with it.
+    /// Plans an alias. Its domain becomes ours with it. `instead`: if `from` is an account, its mail goes to `to` instead.
     ///
     /// # Errors
-    /// When an address is bad, the target is not here, or the alias would lead nowhere.
-    pub fn plan_add_alias(&self, from: &str, to: &str) -> Result<Vec<Op>, Refusal> {
+    /// When an address is bad, the target is not here, the alias would lead nowhere, or an account would get no mail any more and that was not said to be meant.
+    pub fn plan_add_alias(&self, from: &str, to: &str, instead: bool) -> Result<Vec<Op>, Refusal> {
         let from = in_dns(parse(from, Address::parse_alias)?)?;
         let to = parse(to, Address::parse)?;
         if self
@@ -183,6 +188,11 @@ impl Directory {
             .any(|target| target == to.to_string())
         {
             return Err(Refusal::AliasExists(from, to));
+        }
+        // An alias to itself means the account, which then gets its mail beside others.
+        let is_kept = to == from || self.alias_targets(&from.to_string()).next().is_some();
+        if !instead && !is_kept && self.holder(&from).is_some() {
+            return Err(Refusal::IsAccount(from, to));
         }
         match self.extension(&from, &to) {
             Extension::Fine => {}

@@ -148,7 +148,7 @@ fn aliases_of_two_sides_may_make_a_circle() {
     let made = a.add(10, "anne@x.org", 1);
     b.take(&made);
     let link = |node: &mut Node, from: &str, to: &str| {
-        let ops = node.directory.plan_add_alias(from, to);
+        let ops = node.directory.plan_add_alias(from, to, true);
         node.make(1, ops.unwrap())
     };
     for name in ["one@x.org", "two@x.org"] {
@@ -183,7 +183,7 @@ fn aliases_of_two_sides_may_make_a_circle() {
     a.make(4, removed.unwrap());
     assert_eq!(
         a.directory
-            .plan_add_alias("two@x.org", "anne@x.org")
+            .plan_add_alias("two@x.org", "anne@x.org", true)
             .map(|ops| ops.len()),
         Ok(1)
     );

@@ -79,7 +79,9 @@ fn domains_are_named_as_in_dns() {
     assert!(refused.to_string().contains("xn--"), "{refused}");
     assert_eq!(add(&node, "bücher@XN--bcher-kva.example"), Ok(1));
     let alias = |node: &Node, from: &str, to: &str| {
-        node.directory.plan_add_alias(from, to).map(|ops| ops.len())
+        node.directory
+            .plan_add_alias(from, to, true)
+            .map(|ops| ops.len())
     };
     let anne = "anne@xn--bcher-kva.example";
     assert_eq!(alias(&node, "info@bücher.example", anne), Err(refused));
@@ -353,4 +355,25 @@ fn a_chain_is_not_lengthened_at_its_far_end_beyond_the_limit() {
         too_long("all@x.org")
     );
     assert_eq!(node.alias("some@x.org", "u999@x.org"), Ok(()));
+}
+
+/// The mail of an account went elsewhere without a word.
+#[test]
+fn an_alias_does_not_take_an_accounts_mail_unasked() {
+    let mut node = Node::new(1);
+    let _ = node.add(1, "anne@x.org", 1);
+    let _ = node.add(1, "bob@x.org", 2);
+    let plan = |node: &Node, from: &str, to: &str, instead: bool| {
+        let planned = node.directory.plan_add_alias(from, to, instead);
+        planned.map(|_| ()).map_err(|refusal| refusal.to_string())
+    };
+    let refused = plan(&node, "Bob@x.org", "anne@x.org", false).unwrap_err();
+    assert!(refused.contains("--instead"), "{refused}");
+    assert_eq!(plan(&node, "bob@x.org", "anne@x.org", true), Ok(()));
+    assert_eq!(plan(&node, "info@x.org", "anne@x.org", false), Ok(()));
+    assert_eq!(plan(&node, "@x.org", "anne@x.org", false), Ok(()));
+    // Both get it.
+    assert_eq!(plan(&node, "bob@x.org", "bob@x.org", false), Ok(()));
+    node.alias("bob@x.org", "bob@x.org").unwrap();
+    assert_eq!(plan(&node, "bob@x.org", "anne@x.org", false), Ok(()));
 }

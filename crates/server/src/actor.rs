@@ -328,7 +328,9 @@ where
             }
             Err(error @ StoreError::Full(_)) => {
                 metrics::fault(Fault::Commit);
-                tracing::warn!(machine = self.name, %error, "a change was not made");
+                if crate::log::may_write("a change was not made") {
+                    tracing::warn!(machine = self.name, %error, "a change was not made");
+                }
                 self.broken.extend(done.log);
                 Ok(Input::CommitFailed(done.ticket))
             }
@@ -810,7 +812,8 @@ fn log(machine: &'static str, note: &Note) {
             tracing::info!(login = crate::log::printable(login), cached, "logged in");
         }
         Note::LoginFailed { login, peer } => {
-            tracing::info!(login = crate::log::printable(login), %peer, "login failed");
+            // The session's own line says more.
+            tracing::debug!(login = crate::log::printable(login), %peer, "login failed");
         }
         Note::Delivered { entry, account } => {
             metrics::delivery();
@@ -826,7 +829,11 @@ fn log(machine: &'static str, note: &Note) {
         Note::DeliveryTook(micros) => metrics::delivery_took(Duration::from_micros(*micros)),
         Note::Warning(text) => {
             metrics::fault(Fault::Warning);
-            tracing::warn!(machine, "{text}");
+            // Of one kind are those that begin alike: what is behind it are names and numbers.
+            let words = text.split(' ').take(3).collect::<Vec<_>>();
+            if crate::log::may_write(&words.join(" ")) {
+                tracing::warn!(machine, "{text}");
+            }
         }
         // Who ends the node says it.
         Note::Older(_) => {}

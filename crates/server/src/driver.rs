@@ -127,6 +127,10 @@ struct Driver<S: Store> {
     naming: bool,
     /// When what is held back goes out although the answer is not there.
     flush_at: Option<Instant>,
+    /// The client's.
+    address: IpAddr,
+    /// The name that it gave to log in.
+    asked: Option<String>,
     /// The client has closed its side.
     at_end: bool,
     /// Told to the owner when the connection ends, however it ends.
@@ -190,6 +194,8 @@ impl<S: Store> Connection<S> {
             slice: None,
             naming: false,
             flush_at: None,
+            address,
+            asked: None,
             at_end: false,
             watching: Watching {
                 account: None,
@@ -402,6 +408,9 @@ impl<S: Store> Driver<S> {
             to => {
                 if matches!(call, Call::Authenticate(_) | Call::ScramFinish(_)) {
                     self.registered.asks();
+                }
+                if let Some(login) = login_of(&call) {
+                    self.asked = Some(printable(login));
                 }
                 self.naming = matches!(
                     &call,
@@ -624,10 +633,16 @@ impl<S: Store> Driver<S> {
             Note::Command(name, micros) => {
                 metrics::command(protocol, name, Duration::from_micros(*micros));
             }
-            Note::NotLoggedIn { mechanism, why } => metrics::login(protocol, mechanism, why),
+            Note::NotLoggedIn { mechanism, why } => {
+                metrics::login(protocol, mechanism, why);
+                if crate::log::may_write("login refused") {
+                    let login = self.asked.as_deref().unwrap_or_default();
+                    tracing::info!(session, protocol, peer = %self.address, login, mechanism, reason = why, "login refused");
+                }
+            }
             Note::LoggedIn { login, mechanism } => {
                 metrics::login(protocol, mechanism, "ok");
-                tracing::info!(session, protocol, login = printable(login), "login")
+                tracing::info!(session, protocol, peer = %self.address, login = printable(login), mechanism, "login")
             }
             Note::ProtocolError(kind) => {
                 metrics::protocol_error(protocol, kind);
@@ -643,6 +658,16 @@ impl<S: Store> Driver<S> {
             }
             Note::Closed(reason) => tracing::info!(session, protocol, reason, "closed"),
         }
+    }
+}
+
+/// Under which name the client wants to log in.
+fn login_of(call: &Call) -> Option<&str> {
+    match call {
+        Call::Authenticate(ask) => Some(&ask.login),
+        Call::ScramBegin { login, .. } => Some(login),
+        Call::ScramFinish(ask) => Some(&ask.login),
+        _ => None,
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Invariants: a place is held by exactly as many connections as are counted; the loop outlives every error of accept; connections never
 //! get the last descriptors of the process.
+//!
+//! size: places, pools and the loop that takes from them are one matter, and half of it is their tests.
 
 use std::{
     collections::HashMap,
@@ -210,7 +212,7 @@ impl Pools {
         let front = (connections_max / FRONT_SHARE).max(1);
         let users = connections_max.saturating_sub(mail + front).max(1);
         Pools {
-            users: Places::new(limits, users, limits.unauthenticated_max),
+            users: Places::new(limits, users, limits.unauthenticated_max.min(users)),
             mail: Places::new(limits, mail, mail),
             front: Places::new(limits, front, front),
         }

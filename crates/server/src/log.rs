@@ -2,6 +2,12 @@
 //!
 //! What must never reach it: passwords, message content. Names given by clients are cut and cleaned with [`printable`].
 
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
 use tracing_subscriber::{filter::LevelFilter, fmt, prelude::*};
 
 use crate::config::{LogFormat, LogLevel, LogSection};
@@ -10,6 +16,61 @@ use crate::config::{LogFormat, LogLevel, LogSection};
 const CLIENT_TEXT_CHARS_MAX: usize = 120;
 /// Longest line for people at a terminal: names of a folder here and elsewhere, and a server's reason.
 const LINE_CHARS_MAX: usize = 3000;
+
+/// Lines of one kind in [`WINDOW`]: a full disk, or strangers, bring thousands of the same, which hide all others and fill what is left of the disk.
+const LINES_MAX: u32 = 60;
+/// See [`LINES_MAX`].
+const WINDOW: Duration = Duration::from_secs(60);
+/// Kinds that are counted by themselves; they are words of the program, and few.
+const KINDS_MAX: usize = 256;
+
+/// How many lines of each kind were written.
+#[derive(Debug, Default)]
+struct Kinds(BTreeMap<String, Kind>);
+
+#[derive(Debug)]
+struct Kind {
+    since: Instant,
+    lines: u32,
+    left_out: u64,
+}
+
+impl Kinds {
+    /// Whether one more may be written; if so, how many were left out before it.
+    fn may_write(&mut self, now: Instant, kind: &str) -> Option<u64> {
+        let kind = match self.0.len() >= KINDS_MAX && !self.0.contains_key(kind) {
+            true => "others",
+            false => kind,
+        };
+        let new = Kind {
+            since: now,
+            lines: 0,
+            left_out: 0,
+        };
+        let of = self.0.entry(kind.to_owned()).or_insert(new);
+        if now.saturating_duration_since(of.since) >= WINDOW {
+            (of.since, of.lines) = (now, 0);
+        }
+        if of.lines >= LINES_MAX {
+            of.left_out += 1;
+            return None;
+        }
+        of.lines += 1;
+        Some(std::mem::take(&mut of.left_out))
+    }
+}
+
+/// Whether a line of a kind of which there may be many is to be written. What was left out before is said.
+pub fn may_write(kind: &str) -> bool {
+    static KINDS: Mutex<Kinds> = Mutex::new(Kinds(BTreeMap::new()));
+    let mut kinds = KINDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let written = kinds.may_write(Instant::now(), kind);
+    drop(kinds);
+    if let Some(lines) = written.filter(|lines| *lines > 0) {
+        tracing::warn!(kind, lines, "so many lines of this kind were left out");
+    }
+    written.is_some()
+}
 
 /// Starts logging for the whole process; a second call changes nothing.
 pub fn start(config: &LogSection) {
@@ -53,6 +114,25 @@ pub fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A full disk brought thousands of lines a minute.
+    #[test]
+    fn lines_of_a_kind_are_bounded() {
+        let (mut kinds, now) = (Kinds::default(), Instant::now());
+        for _ in 0..LINES_MAX {
+            assert_eq!(kinds.may_write(now, "full"), Some(0));
+        }
+        assert_eq!(kinds.may_write(now, "full"), None);
+        assert_eq!(kinds.may_write(now, "full"), None);
+        assert_eq!(kinds.may_write(now, "other"), Some(0));
+        let later = now + WINDOW;
+        assert_eq!(kinds.may_write(later, "full"), Some(2));
+        assert_eq!(kinds.may_write(later, "full"), Some(0));
+        for kind in 0..2 * KINDS_MAX {
+            kinds.may_write(later, &kind.to_string());
+        }
+        assert!(kinds.0.len() <= KINDS_MAX + 1);
+    }
 
     #[test]
     fn what_is_shown_drives_no_terminal() {

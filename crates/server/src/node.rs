@@ -26,6 +26,15 @@ const LOCK: &str = "lock";
 /// Why the data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
+    /// There is no data directory.
+    #[error(
+        "there is no data directory {}: give the server's configuration by --config or WHIMBREL_CONFIG. A new one is made by `whimbrel serve`, or by `whimbrel account add` with a configuration",
+        path.display()
+    )]
+    None {
+        /// Where.
+        path: PathBuf,
+    },
     /// The system refuses.
     #[error("{}: {cause}", path.display())]
     Io {
@@ -325,6 +334,25 @@ pub struct DataDir {
 }
 
 impl DataDir {
+    /// Whether there is one: a directory that was never served from is none.
+    #[must_use]
+    pub fn is_at(path: &Path) -> bool {
+        path.join("node.toml").exists() || path.join("store").exists()
+    }
+
+    /// As [`DataDir::open`], and makes none.
+    ///
+    /// # Errors
+    /// If there is none, or as [`DataDir::open`].
+    pub fn open_existing(path: &Path) -> Result<Self, NodeError> {
+        match Self::is_at(path) {
+            true => Self::open(path),
+            false => Err(NodeError::None {
+                path: path.to_owned(),
+            }),
+        }
+    }
+
     /// Creates the directory if need be, locks it, and reads or makes the node's identity. [`DataDir::start`] must follow before anything
     /// is written.
     pub fn open(path: &Path) -> Result<Self, NodeError> {

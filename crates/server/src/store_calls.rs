@@ -125,7 +125,9 @@ impl<S: Store> StoreCalls<S> {
             return Reply::Failed(Failure::Temporary);
         }
         metrics::fault(Fault::Store);
-        tracing::warn!(%error, "the store did not answer");
+        if crate::log::may_write("the store did not answer") {
+            tracing::warn!(%error, "the store did not answer");
+        }
         Reply::Failed(match error {
             StoreError::Full(_) => Failure::Storage,
             _ => Failure::Temporary,

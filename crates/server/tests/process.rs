@@ -177,7 +177,7 @@ fn the_log_holds_events_and_no_secrets() {
     let log_in = |word: &str| imap_login(address, &world.path("data/tls/cert.pem"), word);
     assert!(log_in(password));
     assert!(!log_in("wr0ng-that-must-not-appear"));
-    server.wait_for("login failed");
+    server.wait_for("login refused");
 
     // What administrators do while it runs.
     let changed = world.run(
@@ -199,7 +199,7 @@ fn the_log_holds_events_and_no_secrets() {
         "accepted",
         "delivered",
         "logged in",
-        "login failed",
+        "login refused",
         "closed",
         "stopping",
         "stopped",
@@ -382,9 +382,10 @@ fn commands_answer_with_text_and_exit_codes() {
             "add --yes",
         );
     };
-    // Made passwords are printed, and nothing else is.
+    // Made passwords are printed, and that there is a new data directory.
     let made = check(&["account", "add", "anne@example.org"], "", 0, "password: ");
-    assert_eq!(made.lines().count(), 1, "{made}");
+    assert!(made.contains("made a new data directory"), "{made}");
+    assert_eq!(made.lines().count(), 2, "{made}");
     check(
         &["account", "passwd", "bob@example.org", "--password-stdin"],
         "x",
@@ -500,4 +501,78 @@ fn files_are_for_the_owner_alone() {
         }
     }
     assert!(seen > 10, "only {seen} files");
+}
+
+/// A command that was run in the wrong directory made a data directory there, and worked on it.
+#[test]
+fn only_some_commands_make_a_data_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str], environment: &[(&str, &str)]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_whimbrel"));
+        command.args(arguments).current_dir(directory.path());
+        command.env_remove("WHIMBREL_CONFIG");
+        command.envs(environment.iter().copied());
+        command.stdin(std::process::Stdio::null());
+        let output = command.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let is_empty = || std::fs::read_dir(directory.path()).unwrap().count() == 0;
+    for arguments in [
+        &["account", "list"][..],
+        &["account", "add", "anne@example.org"],
+        &["account", "passwd", "anne@example.org"],
+        &["account", "remove", "anne@example.org", "--yes"],
+        &["alias", "add", "info@example.org", "anne@example.org"],
+        &["alias", "list"],
+        &["export", "anne@example.org", "maildir", "/nowhere"],
+        &["node", "renew"],
+        &["cluster", "token"],
+    ] {
+        let (code, said, refused) = run(arguments, &[]);
+        assert_eq!(code, Some(1), "{arguments:?}: {said}{refused}");
+        assert!(is_empty(), "{arguments:?}");
+        if arguments[0] == "account" || arguments[0] == "alias" {
+            assert!(
+                refused.contains("there is no data directory") && refused.contains("--config"),
+                "{arguments:?}: {refused}"
+            );
+        }
+    }
+    let file = directory.path().join("whimbrel.toml");
+    std::fs::write(
+        &file,
+        "[server]\ndata_dir = 'mail'\n[auth]\nargon2_memory = '1MiB'\nargon2_passes = 1\n",
+    )
+    .unwrap();
+    let given = [("WHIMBREL_CONFIG", file.to_str().unwrap())];
+    let (code, _, refused) = run(&["account", "list"], &given);
+    assert!(
+        code == Some(1) && refused.contains("there is no data directory"),
+        "{refused}"
+    );
+    let (code, said, refused) = run(&["account", "add", "anne@example.org"], &given);
+    assert!(
+        code == Some(0) && refused.contains("made a new data directory"),
+        "{said}{refused}"
+    );
+    let (_, _, told) = run(&["account", "add", "bob@example.org"], &given);
+    assert!(!told.contains("directory"), "{told}");
+    let alias = ["alias", "add", "bob@example.org", "anne@example.org"];
+    let (code, _, refused) = run(&alias, &given);
+    assert!(
+        code == Some(1) && refused.contains("--instead"),
+        "{refused}"
+    );
+    let instead = [&alias[..], &["--instead"]].concat();
+    let (code, said, refused) = run(&instead, &given);
+    assert_eq!(code, Some(0), "{refused}");
+    assert_eq!(
+        said,
+        "mail for bob@example.org goes to anne@example.org, and no longer to the account bob@example.org\n"
+    );
 }

@@ -152,6 +152,7 @@ async fn mail_goes_in_and_comes_out_and_is_there_after_a_restart() {
     let alias = Question::AliasAdd {
         from: "info@example.org".to_owned(),
         to: ANNE.to_owned(),
+        instead: false,
     };
     assert_eq!(ask(&config, alias, fatal()).await.unwrap(), Answer::Done {});
     let listed = ask(&config, Question::AccountList {}, fatal())

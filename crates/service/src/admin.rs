@@ -42,6 +42,8 @@ pub enum AdminCall {
         from: String,
         /// A local account or alias.
         to: String,
+        /// If `from` is an account its mail goes to `to` instead.
+        instead: bool,
     },
     /// Takes that back; without `to`, all of `from`'s.
     RemoveAlias {

@@ -3,6 +3,8 @@
 //! The state is whole in memory. A change is planned against it, sealed, committed and applied; its answer waits until it is on
 //! disk, and so do the answers of later questions, since they may have seen it. Every node has the whole directory, and each may change it: what others changed comes
 //! in as batches ([`foreign`]), or as a state where logs were cut ([`states`]).
+//!
+//! size: one machine, whose inputs all meet its one state.
 
 mod decoys;
 mod foreign;
@@ -538,7 +540,9 @@ impl DirectoryOwner {
                 let credential = Credential { verifier, scram };
                 directory.plan_set_credential(&address, credential, keeps_sessions)
             }
-            AdminCall::AddAlias { from, to } => directory.plan_add_alias(&from, &to),
+            AdminCall::AddAlias { from, to, instead } => {
+                directory.plan_add_alias(&from, &to, instead)
+            }
             AdminCall::RemoveAlias { from, to } => {
                 directory.plan_remove_alias(&from, to.as_deref())
             }

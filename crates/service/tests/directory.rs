@@ -1,4 +1,6 @@
 //! The directory's owner by itself: what it tells about UIDVALIDITY, what of other nodes it takes, and what waits for what.
+//!
+//! size: scenarios of one machine on one bench.
 
 use std::collections::BTreeMap;
 

@@ -635,6 +635,7 @@ fn a_full_disk_is_a_temporary_error_and_nothing_is_lost() {
     let refused = world.admin(AdminCall::AddAlias {
         from: "a@example.org".into(),
         to: "anne@example.org".into(),
+        instead: true,
     });
     assert!(matches!(refused, AdminReply::Refused(_)), "{refused:?}");
     assert_eq!(world.bodies("INBOX"), ["kept"], "reading goes on");
@@ -649,6 +650,7 @@ fn a_full_disk_is_a_temporary_error_and_nothing_is_lost() {
     let added = world.admin(AdminCall::AddAlias {
         from: "a@example.org".into(),
         to: "anne@example.org".into(),
+        instead: true,
     });
     assert_eq!(added, AdminReply::Done);
     world.node.crash(3);
@@ -909,7 +911,8 @@ fn addresses_resolve() {
         assert_eq!(
             world.admin(AdminCall::AddAlias {
                 from: from.into(),
-                to: to.into()
+                to: to.into(),
+                instead: true,
             }),
             AdminReply::Done
         );

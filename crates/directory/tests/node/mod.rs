@@ -71,7 +71,7 @@ impl Node {
     }
 
     pub(crate) fn alias(&mut self, from: &str, to: &str) -> Result<(), Refusal> {
-        let ops = self.directory.plan_add_alias(from, to)?;
+        let ops = self.directory.plan_add_alias(from, to, true)?;
         self.make(1, ops);
         Ok(())
     }

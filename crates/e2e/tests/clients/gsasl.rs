@@ -50,7 +50,7 @@ fn scram() {
         let wrong = gsasl(&server, protocol, "SCRAM-SHA-256-PLUS", "wrong", &[]);
         assert!(!wrong.success, "{protocol}: {wrong:?}");
     }
-    assert_eq!(server.log().matches("login failed").count(), 2);
+    assert_eq!(server.log().matches("login refused").count(), 2);
     assert!(!server.log().contains(PASSWORD), "no password in the log");
     server.assert_no_panic();
 }

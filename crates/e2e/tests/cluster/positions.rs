@@ -15,8 +15,8 @@ struct Told(Value);
 
 impl Told {
     fn by(node: &Node) -> Told {
-        let json = node.cluster(&["status", "--partitions", "--json"]);
-        Told(serde_json::from_str(&json.expect("cluster status")).unwrap())
+        let json = node.status_with(&["--partitions", "--json"]);
+        Told(serde_json::from_str(&json).unwrap())
     }
 
     fn partitions(&self) -> &[Value] {
@@ -184,8 +184,7 @@ fn status_tells_what_a_node_that_is_cut_off_lacks() {
         assert!(writer == own || there.is_some_and(|there| there.0 >= stored));
     }
     // In words, too.
-    let words = mesh.scene.nodes[0].cluster(&["status", "--partitions"]);
-    let words = words.expect("cluster status");
+    let words = mesh.scene.nodes[0].status_with(&["--partitions"]);
     assert!(
         words.contains("; c lacks ") && words.contains("; logs: "),
         "{words}"
@@ -273,8 +272,7 @@ fn status_tells_who_holds_and_who_serves_an_account() {
     scene.deliver(0, "first");
     scene.wait_alike(&[0, 1, 2]);
     let servers = wait_for("two holders of each partition", || servers(&scene));
-    let words = scene.nodes[0].cluster(&["status", "--partitions"]);
-    let words = words.expect("cluster status");
+    let words = scene.nodes[0].status_with(&["--partitions"]);
     assert!(
         words.contains("; held by a b; served by ") || words.contains("; held by a c; served by "),
         "{words}"

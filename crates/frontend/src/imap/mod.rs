@@ -12,6 +12,8 @@
 //! - Nothing that was sent in the clear is acted upon after STARTTLS, and no password is taken in the clear.
 //!
 //! Reading order: this file, [`task`], [`context`], [`dispatch`], [`view`], [`sync`], then one file a group of commands.
+//!
+//! size: the states of one connection, which each event may change, are read together.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod append;

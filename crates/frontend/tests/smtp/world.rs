@@ -115,6 +115,7 @@ impl World {
         self.administrate(AdminCall::AddAlias {
             from: from.into(),
             to: to.into(),
+            instead: true,
         });
     }
 

@@ -124,7 +124,13 @@ async fn ask_store(
     question: Question,
     fatal: Fatal,
 ) -> Result<Answer, AdminError> {
-    let mut data = DataDir::open(&config.server.data_dir).map_err(|error| match error {
+    let path = &config.server.data_dir;
+    // Whoever may make one has said so before.
+    let opened = match &question {
+        Question::AccountAdd { .. } => DataDir::open(path),
+        _ => DataDir::open_existing(path),
+    };
+    let mut data = opened.map_err(|error| match error {
         NodeError::Locked { .. } => AdminError::Busy(error),
         other => StartError::from(other).into(),
     })?;

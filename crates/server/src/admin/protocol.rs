@@ -64,6 +64,9 @@ pub enum Question {
         from: String,
         /// A local address.
         to: String,
+        /// If `from` is an account its mail goes there instead. Not said if it is not so: a server of an earlier version does not know it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        instead: bool,
     },
     /// Takes that back.
     AliasRemove {
@@ -164,6 +167,29 @@ impl From<AccountLine> for Account {
 }
 
 impl Question {
+    /// What it changes of accounts and aliases, for the log; `None`: nothing.
+    #[must_use]
+    pub fn change(&self) -> Option<String> {
+        Some(match self {
+            Question::AccountAdd { address, .. } => format!("account {address} added"),
+            Question::AccountPasswd {
+                address,
+                keep_sessions,
+                ..
+            } => {
+                let sessions = if *keep_sessions { "stay" } else { "end" };
+                format!("account {address}: new password, its sessions {sessions}")
+            }
+            Question::AccountRemove { address } => format!("account {address} removed"),
+            Question::AliasAdd { from, to, .. } => format!("alias {from} -> {to} added"),
+            Question::AliasRemove { from, to } => {
+                let to = to.as_deref().unwrap_or("all");
+                format!("alias {from} -> {to} removed")
+            }
+            _ => return None,
+        })
+    }
+
     /// As the directory is asked. A verifier that nobody could ever match is refused here.
     pub fn into_call(self) -> Result<AdminCall, String> {
         let checked = |verifier: String| {
@@ -202,7 +228,7 @@ impl Question {
             },
             Question::AccountRemove { address } => AdminCall::RemoveAccount { address },
             Question::AccountList {} => AdminCall::ListAccounts,
-            Question::AliasAdd { from, to } => AdminCall::AddAlias { from, to },
+            Question::AliasAdd { from, to, instead } => AdminCall::AddAlias { from, to, instead },
             Question::AliasRemove { from, to } => AdminCall::RemoveAlias { from, to },
             Question::AliasList {} => AdminCall::ListAliases,
             Question::Session { .. } => return Err("a session wants a running server".to_owned()),

@@ -79,6 +79,12 @@ pub(crate) async fn serve(
     }
 }
 
+/// Says in the log what an administrator has changed.
+fn changed(uid: u32, change: &str) {
+    let change = crate::log::printable(change);
+    tracing::info!(uid, change, "changed by an administrator");
+}
+
 const NO_CLUSTER: &str = "this node belongs to no cluster";
 
 /// Whether a user may administer: whoever runs the server, and root. The socket's mode says the same; this holds if it is changed.
@@ -103,6 +109,9 @@ async fn answer(
     let question: Question = protocol::read(&mut stream, QUESTION_BYTES_MAX).await?;
     let question = match question {
         Question::ClusterRemove(remove) => {
+            if remove.really {
+                changed(peer, &format!("cluster: remove {}", remove.node));
+            }
             let removal = match cluster {
                 Some(cluster) => cluster.remove(remove).await,
                 None => Err(NO_CLUSTER.to_owned()),
@@ -112,6 +121,11 @@ async fn answer(
             return Ok(None);
         }
         Question::ClusterDrain { node, cancel, look } => {
+            if !look {
+                let node = node.as_deref().unwrap_or("this node");
+                let what = if cancel { "end the drain of" } else { "drain" };
+                changed(peer, &format!("cluster: {what} {node}"));
+            }
             let drain = match cluster {
                 Some(cluster) => cluster.drain(node, DrainAsk::new(cancel, look)).await,
                 None => Err(NO_CLUSTER.to_owned()),
@@ -157,9 +171,15 @@ async fn answer(
         }
         return Ok(None);
     }
+    let change = question.change();
     let answers = match question.into_call() {
         Ok(call) => match board.admin(call).await {
-            Ok(reply) => protocol::frames(reply),
+            Ok(reply) => {
+                if let (Some(change), AdminReply::Done) = (change, &reply) {
+                    changed(peer, &change);
+                }
+                protocol::frames(reply)
+            }
             Err(stopped) => vec![refused(&stopped.to_string())],
         },
         Err(reason) => vec![refused(&reason)],

@@ -15,7 +15,9 @@ use crate::{
         protocol::{Answer, Question},
     },
     config::{Config, LogFormat, LogLevel, LogSection},
-    log, password,
+    log,
+    node::{DataDir, NodeError},
+    password,
 };
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -27,6 +29,7 @@ pub(super) fn account(command: Account) -> Result<(), Failure> {
             password,
             config,
         } => {
+            let new = is_new(&config)?;
             let config = open(&config)?;
             let (kept, made) = new_password(&config, &password, &address)?;
             let (verifier, scram) = (kept.verifier, kept.scram);
@@ -36,6 +39,9 @@ pub(super) fn account(command: Account) -> Result<(), Failure> {
                 scram,
             };
             tell(&config, question)?;
+            if new {
+                tell_of_new(&config);
+            }
             show(made)
         }
         Account::Passwd {
@@ -73,12 +79,63 @@ pub(super) fn account(command: Account) -> Result<(), Failure> {
 
 pub(super) fn alias(command: Alias) -> Result<(), Failure> {
     match command {
-        Alias::Add { from, to, config } => tell(&open(&config)?, Question::AliasAdd { from, to }),
+        Alias::Add {
+            from,
+            to,
+            instead,
+            config,
+        } => {
+            let config = open(&config)?;
+            let added = from.clone();
+            tell(&config, Question::AliasAdd { from, to, instead })?;
+            show_targets(&config, &added)
+        }
         Alias::Remove { from, to, config } => {
             tell(&open(&config)?, Question::AliasRemove { from, to })
         }
         Alias::List { config } => tell(&open(&config)?, Question::AliasList {}),
     }
+}
+
+/// Whether a command makes a new data directory. Only one with a configuration may, so that none appears wherever somebody happens to be.
+pub(super) fn is_new(file: &ConfigFile) -> Result<bool, Failure> {
+    let path = load(file)?.server.data_dir;
+    let is_new = !DataDir::is_at(&path);
+    if is_new && file.found().is_none() {
+        return Err(NodeError::None { path }.into());
+    }
+    Ok(is_new)
+}
+
+/// On standard error: programs read the password from standard output.
+pub(super) fn tell_of_new(config: &Config) {
+    eprintln!(
+        "made a new data directory {}",
+        config.server.data_dir.display()
+    );
+}
+
+/// Whom the mail of an address reaches now.
+fn show_targets(config: &Config, from: &str) -> Result<(), Failure> {
+    let asked = runtime()?.block_on(ask(config, Question::AliasList {}, fatal()));
+    let Answer::Aliases { aliases, .. } = asked? else {
+        return Err("the aliases cannot be listed".into());
+    };
+    let of = aliases
+        .iter()
+        .filter(|(of, _)| of.eq_ignore_ascii_case(from));
+    let targets: Vec<&str> = of.map(|(_, to)| to.as_str()).collect();
+    let mut out = format!("mail for {from} goes to {}", targets.join(" and "));
+    let asked = runtime()?.block_on(ask(config, Question::AccountList {}, fatal()));
+    if let Answer::Accounts { accounts, .. } = asked?
+        && accounts
+            .iter()
+            .any(|of| of.address.eq_ignore_ascii_case(from))
+        && !targets.iter().any(|to| to.eq_ignore_ascii_case(from))
+    {
+        out.push_str(&format!(", and no longer to the account {from}"));
+    }
+    print(&(out + "\n"))
 }
 
 fn open(file: &ConfigFile) -> Result<Config, Failure> {

@@ -5,6 +5,7 @@ mod status;
 use std::{
     io::{self, Read as _},
     pin::pin,
+    process::ExitCode,
     time::Duration,
 };
 
@@ -16,7 +17,9 @@ use whimbrel_storage_embedded::Embedded;
 use zeroize::Zeroizing;
 
 use super::{
-    Cluster, ConfigFile, prompt,
+    Cluster, ConfigFile, EXIT_NOT_WELL,
+    accounts::{is_new, tell_of_new},
+    prompt,
     run::{load, print, runtime},
 };
 use crate::{
@@ -45,7 +48,7 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 const NOBODY: &str =
     "no server runs here: start it, or run the command on a node whose server runs";
 
-pub(super) fn cluster(command: Cluster) -> Result<(), Failure> {
+pub(super) fn cluster(command: Cluster) -> Result<ExitCode, Failure> {
     let of = match &command {
         Cluster::Init { config }
         | Cluster::Join { config, .. }
@@ -54,10 +57,15 @@ pub(super) fn cluster(command: Cluster) -> Result<(), Failure> {
         | Cluster::Remove { config, .. }
         | Cluster::Status { config, .. } => config,
     };
+    let makes = matches!(command, Cluster::Init { .. } | Cluster::Join { .. });
+    let new = makes && is_new(of)?;
     let config = open(of)?;
-    match command {
+    let done = match command {
         Cluster::Init { .. } => {
             let name = runtime()?.block_on(found(&config))?;
+            if new {
+                tell_of_new(&config);
+            }
             print(&format!(
                 "{name} is the first node of a cluster. Start it (`whimbrel serve`), and let others in with `whimbrel cluster token`.\n\
                  docs/cluster.md tells how it goes on; keep another copy of its mail: clusters are new.\n"
@@ -76,6 +84,9 @@ pub(super) fn cluster(command: Cluster) -> Result<(), Failure> {
             };
             let token = Token::from_text(&token)?;
             let name = runtime()?.block_on(enter(&config, &token))?;
+            if new {
+                tell_of_new(&config);
+            }
             print(&format!(
                 "{name} is a member, let in by {}. Start it (`whimbrel serve`).\n\
                  docs/cluster.md tells how it goes on; keep another copy of its mail: clusters are new.\n",
@@ -101,8 +112,13 @@ pub(super) fn cluster(command: Cluster) -> Result<(), Failure> {
         }
         Cluster::Status {
             partitions, json, ..
-        } => runtime()?.block_on(status::status(&config, partitions, json)),
-    }
+        } => {
+            let is_well = runtime()?.block_on(status::status(&config, partitions, json))?;
+            let not_well = (!is_well).then_some(ExitCode::from(EXIT_NOT_WELL));
+            return Ok(not_well.unwrap_or(ExitCode::SUCCESS));
+        }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 fn open(file: &ConfigFile) -> Result<Config, Failure> {

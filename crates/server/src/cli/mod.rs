@@ -1,7 +1,7 @@
 //! The command line.
 //!
 //! Exit codes: 0 it is done; 1 it is refused or failed; 2 the command line is wrong; 3 the node had to stop itself; 4 an import or export is done, and
-//! something was skipped.
+//! something was skipped; 5 the status of a cluster is shown, and not all is well.
 //!
 //! Reading order: this file (what there is), [`run`] (what it does), [`prompt`] (how passwords come in).
 
@@ -13,7 +13,7 @@ mod prompt;
 mod run;
 mod transfer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -26,6 +26,9 @@ pub use transfer::{Common, EXIT_SKIPPED, FormName, ImportFrom, QuotingName};
 /// Exit code of a node that stopped itself because going on could have lost mail.
 pub const EXIT_FATAL: i32 = 3;
 
+/// Exit code of `whimbrel cluster status` when a member is not linked, an account is stalled, the clock is wrong, or no server runs.
+pub const EXIT_NOT_WELL: u8 = 5;
+
 const EXAMPLES: &str = "\
 Examples:
   whimbrel demo                                     a server to play with, in a temporary directory
@@ -34,7 +37,7 @@ Examples:
   whimbrel account add anne@example.org             asks for a password, or makes one
   whimbrel serve --config whimbrel.toml             serves until SIGTERM or Ctrl-C
 
-Without --config everything is kept in ./whimbrel-data and served on 127.0.0.1:
+Without --config, WHIMBREL_CONFIG and /etc/whimbrel/whimbrel.toml are tried. Without all of them everything is kept in ./whimbrel-data and served on 127.0.0.1:
 IMAPS 10993, IMAP 10143, POP3S 10995, POP3 10110, SMTP 10025,
 SUBMISSIONS 10465, SUBMISSION 10587, LMTP 10024, metrics 10900.";
 
@@ -50,9 +53,26 @@ pub struct Cli {
 /// Where the configuration is.
 #[derive(Args, Debug)]
 pub struct ConfigFile {
-    /// The configuration (TOML); without it, the defaults
+    /// The configuration (TOML); without it, that of the environment's WHIMBREL_CONFIG, then /etc/whimbrel/whimbrel.toml if it is there, then the defaults
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+/// Where the configuration is if nobody says it.
+const SYSTEM_CONFIG: &str = "/etc/whimbrel/whimbrel.toml";
+
+impl ConfigFile {
+    /// The file that was given or found.
+    fn found(&self) -> Option<PathBuf> {
+        let given = std::env::var_os("WHIMBREL_CONFIG").map(PathBuf::from);
+        found(self.config.clone(), given, SYSTEM_CONFIG.as_ref())
+    }
+}
+
+fn found(option: Option<PathBuf>, given: Option<PathBuf>, system: &Path) -> Option<PathBuf> {
+    let given = given.filter(|path| !path.as_os_str().is_empty());
+    let system = || system.exists().then(|| system.to_owned());
+    option.or(given).or_else(system)
 }
 
 /// What the program can do.
@@ -82,7 +102,7 @@ pub enum Command {
     },
     /// Add, list and remove aliases
     #[command(
-        after_help = "Examples:\n  whimbrel alias add info@example.org anne@example.org\n  \
+        after_help = "An address that is an account keeps its mail unless --instead is given. Examples:\n  whimbrel alias add info@example.org anne@example.org\n  \
                       whimbrel alias add @example.org anne@example.org     whatever has no other receiver\n  \
                       whimbrel alias remove info@example.org               all of its targets"
     )]
@@ -378,6 +398,9 @@ pub enum Alias {
         from: String,
         /// An account or an alias here
         to: String,
+        /// If FROM is an account, its mail goes to TO instead
+        #[arg(long)]
+        instead: bool,
         /// The configuration.
         #[command(flatten)]
         config: ConfigFile,
@@ -405,6 +428,24 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
+
+    #[test]
+    fn where_the_configuration_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let system = directory.path().join("whimbrel.toml");
+        let check = |option: Option<&str>, given: Option<&str>, expected: Option<&Path>| {
+            let found = found(option.map(PathBuf::from), given.map(PathBuf::from), &system);
+            assert_eq!(found.as_deref(), expected, "{option:?} {given:?}");
+        };
+        check(None, None, None);
+        check(None, Some(""), None);
+        std::fs::write(&system, "").unwrap();
+        check(None, None, Some(&system));
+        check(None, Some(""), Some(&system));
+        // What was given is not passed over because it is not there.
+        check(None, Some("none"), Some("none".as_ref()));
+        check(Some("a"), Some("b"), Some("a".as_ref()));
+    }
 
     #[test]
     fn the_command_line_is_consistent_and_helpful() {

@@ -35,6 +35,7 @@ pub fn run(cli: Cli) -> ExitCode {
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let command = match cli.command {
         Command::Import { from } => return ended(transfer::import(from)),
+        Command::Cluster { command } => return ended(cluster::cluster(command)),
         Command::Export {
             address,
             form,
@@ -44,7 +45,7 @@ pub fn run(cli: Cli) -> ExitCode {
         other => other,
     };
     let done = match command {
-        Command::Import { .. } | Command::Export { .. } => Ok(()),
+        Command::Import { .. } | Command::Export { .. } | Command::Cluster { .. } => Ok(()),
         Command::Serve { config } => {
             return_memory_soon();
             serve(&config)
@@ -57,7 +58,6 @@ pub fn run(cli: Cli) -> ExitCode {
             config,
         } => check::check(&config, scratch.as_deref(), json),
         Command::Node { command } => node::node(command),
-        Command::Cluster { command } => cluster::cluster(command),
         Command::Config { markdown } => print(&if markdown {
             config::documentation()
         } else {
@@ -108,7 +108,7 @@ pub(super) fn runtime() -> io::Result<Runtime> {
 }
 
 pub(super) fn load(file: &ConfigFile) -> Result<Config, Failure> {
-    Ok(Config::load(file.config.as_deref())?)
+    Ok(Config::load(file.found().as_deref())?)
 }
 
 pub(super) fn print(text: &str) -> Result<(), Failure> {

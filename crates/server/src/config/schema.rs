@@ -1,6 +1,8 @@
 //! Every key: its type, default, range and reason. The comments here are the documentation that users read.
 //!
 //! A limit that a client can meet is named with its unit or `max` last and says why it exists.
+//!
+//! size: it is the list of all keys, a line each.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 

@@ -211,7 +211,7 @@ impl Own {
         let mut server = None;
         let mut session = client::session(directory, address).await?;
         if session.is_none() {
-            let data = DataDir::open(directory)?;
+            let data = DataDir::open_existing(directory)?;
             server = Some(Server::start(config, data, Sockets::none(), fatal, None).await?);
             session = match client::session(directory, address).await {
                 Ok(session) => session,

@@ -299,7 +299,14 @@ impl World {
                 } else {
                     (*self.rng.pick(&ALIASES[..3])).to_owned()
                 };
-                self.admin(node, AdminCall::AddAlias { from, to });
+                self.admin(
+                    node,
+                    AdminCall::AddAlias {
+                        from,
+                        to,
+                        instead: true,
+                    },
+                );
             }
             _ => {
                 self.note("cluster: alias removed");

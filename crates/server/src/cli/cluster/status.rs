@@ -1,5 +1,8 @@
 //! `whimbrel cluster status`: in words, and as JSON.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
 use whimbrel_crdt::Incarnation;
 
 use super::Failure;
@@ -17,14 +20,38 @@ use crate::{
 /// What stands above the members where only the files could be asked.
 const OFFLINE: &str = "no server runs here: this is what its files say of the members\n";
 
-pub(super) async fn status(config: &Config, partitions: bool, json: bool) -> Result<(), Failure> {
-    let (status, runs) = match client::ask_running(config, &Question::ClusterStatus {}).await? {
+/// For a server that runs. One that does not answer in this time is stopped, or hangs.
+const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Shows it; says whether all is well.
+pub(super) async fn status(config: &Config, partitions: bool, json: bool) -> Result<bool, Failure> {
+    let asking = client::ask_running(config, &Question::ClusterStatus {});
+    let Ok(answer) = timeout(STATUS_WAIT_MAX, asking).await else {
+        let seconds = STATUS_WAIT_MAX.as_secs();
+        return Err(format!("the server does not answer within {seconds} s: it hangs, or is stopped. Look at its process and its log").into());
+    };
+    let (status, runs) = match answer? {
         Some(Answer::Cluster { status, .. }) => (status, true),
         Some(Answer::Refused { reason }) => return Err(reason.into()),
         Some(other) => return Err(format!("the server answered {other:?}").into()),
         None => (offline(config)?, false),
     };
-    print(&told(status, runs, partitions, json)?)
+    let is_well = runs && is_well(&status);
+    print(&told(status, runs, partitions, json)?)?;
+    Ok(is_well)
+}
+
+/// Whether the node that was asked writes, all that is here is in its place, and there is a link to every member.
+fn is_well(status: &Status) -> bool {
+    let mut members = status.nodes.iter();
+    // A life before the present one has no address.
+    let are_linked = members.all(|node| {
+        let is_member = node.address.is_some() && !node.removed;
+        !is_member || node.this || node.linked
+    });
+    let here = status.here.as_ref();
+    let is_whole = here.is_some_and(|here| here.accounts_stalled == 0);
+    are_linked && is_whole && status.clock.is_none()
 }
 
 /// What is printed. `runs`: a server was asked, and not its files.
@@ -313,6 +340,41 @@ mod tests {
 
     fn log(stored: u64, applied: u64) -> LogLine {
         LogLine { stored, applied }
+    }
+
+    /// It always ended with 0.
+    #[test]
+    fn what_is_well() {
+        let check = |change: fn(&mut Status), expected: bool| {
+            let mut status = Status {
+                cluster: "c".into(),
+                nodes: vec![node("a", "0a"), node("b", "0b"), node("b", "0c")],
+                clock: None,
+                here: Some(Here::default()),
+                partitions: Vec::new(),
+            };
+            status.nodes[0].this = true;
+            status.nodes[0].linked = false;
+            // A life before the present one.
+            status.nodes[2].linked = false;
+            status.nodes[2].address = None;
+            change(&mut status);
+            assert_eq!(is_well(&status), expected);
+        };
+        check(|_| {}, true);
+        check(|status| status.nodes[1].linked = false, false);
+        check(
+            |status| (status.nodes[1].linked, status.nodes[1].removed) = (false, true),
+            true,
+        );
+        check(|status| status.clock = Some("wrong".into()), false);
+        check(|status| status.here = None, false);
+        let stalled = |status: &mut Status| {
+            if let Some(here) = &mut status.here {
+                here.accounts_stalled = 1;
+            }
+        };
+        check(stalled, false);
     }
 
     #[test]
