@@ -93,7 +93,7 @@ mod tests {
         for item in ["a1", "a2", "a3", "b1"] {
             turns.push(item.as_bytes()[0], item);
         }
-        let mut next = |turns: &mut Turns<u8, &'static str>| turns.pop().map(|(_, item)| item);
+        let next = |turns: &mut Turns<u8, &'static str>| turns.pop().map(|(_, item)| item);
         assert_eq!(next(&mut turns), Some("a1"));
         // Who comes now waits for none of those that have more waiting, but for one each.
         turns.push(b'c', "c1");
