@@ -242,7 +242,9 @@ impl Directory {
                     own.exists.join(mine, &account.exists, theirs);
                     own.credential.join(&account.credential);
                     own.uid_validity = own.uid_validity.max(account.uid_validity);
-                    own.born = own.born.or(account.born);
+                    // Rows of before it was kept may say what it had risen to.
+                    let born = [own.born, account.born];
+                    own.born = born.into_iter().flatten().min();
                 }
                 None => {
                     self.accounts.insert(*key, account.clone());

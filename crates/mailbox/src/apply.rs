@@ -3,6 +3,7 @@
 use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{Context, Dot, DotSet, Lww};
 
+use crate::keywords::Register;
 use crate::op::{Append, BoxRemoval, Claim, CopyEntry, CreateMailbox, Deliver, MoveEntry};
 use crate::record::{Bits, BoxRecord, Record};
 use crate::rows::encode_content;
@@ -202,9 +203,10 @@ impl Replica {
             placement
         };
         let slot = match self.by_id.get(&id) {
-            // Bytes and date were fixed when the entry was accepted: the content is there already.
+            // Bytes and date of a queue entry were fixed when it was accepted; those of an import may differ where it was imported at two nodes.
             Some(slot) => {
                 let slot = *slot;
+                self.take_greater(id, self.records[slot].message(), message, content);
                 // Imports of before had the tag of what they were there: whichever comes first, the same one stays.
                 let record = &mut self.records[slot];
                 record.entry = record.entry.max(Some(entry));
@@ -219,8 +221,10 @@ impl Replica {
                 // Copies of what is gone keep its content, and an import may bring another.
                 let message = match self.message_of_copies(id) {
                     Some(of_copies) => {
+                        let greater = of_copies.clone().max(message.clone());
+                        self.take_greater(id, of_copies, message, content);
                         *self.origins.entry(id).or_default() += 1;
-                        of_copies
+                        greater
                     }
                     None => {
                         self.store_content(id, &message, content);
@@ -302,7 +306,7 @@ impl Replica {
         clear: &Flags,
         rescue: bool,
     ) -> Result<(), ApplyError> {
-        let set: Vec<u32> = set.iter().map(|flag| self.register(&flag)).collect();
+        let set: Vec<Register> = set.iter().map(|flag| self.register(&flag)).collect();
         // What nobody has ever set need not be cleared, and is not remembered.
         let clear = clear.iter();
         let clear: Vec<u32> = clear.filter_map(|flag| self.find_register(&flag)).collect();
@@ -314,8 +318,12 @@ impl Replica {
                 .for_each(|register| record.clear_flag(*register, context));
             set.iter()
                 .for_each(|register| record.set_flag(*register, context));
+            let was_as_heard = !self.as_heard.is_empty();
             if (rescue && !broken("rescue-does-not-keep")) || broken("store-raises-the-dead") {
                 record.exist.supersede(context);
+            }
+            if was_as_heard {
+                self.note_spelling(slot);
             }
             self.touch(slot);
         }
@@ -347,6 +355,19 @@ impl Replica {
             let register = self.register(&flag);
             self.records[slot].set_flag(register, context);
         }
+    }
+
+    /// A message of this id is here, and comes with other bytes or another date: it is the greater one, whichever came first, and so are its copies, with
+    /// which it shares its content row.
+    fn take_greater(&mut self, id: MessageId, here: Message, coming: Message, content: Vec<u8>) {
+        if coming <= here || broken("first-import-stays") {
+            return;
+        }
+        if coming.blob != here.blob {
+            self.store_content(id, &coming, content);
+            self.replaced.push((id, here.blob));
+        }
+        self.change_message(id, &coming);
     }
 
     fn store_content(&mut self, id: MessageId, message: &Message, summary: Vec<u8>) {

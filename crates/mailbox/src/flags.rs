@@ -1,5 +1,8 @@
 //! Flags and keywords (RFC 9051, 2.3.2): each is a register of its own; a [`Flags`] is a value, a set of them.
+//!
+//! Spellings of a keyword that differ in case are one flag, so a set has one of them. Which one is a part of its value: nodes must show the same.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Most keywords on one message.
@@ -8,8 +11,10 @@ pub const KEYWORDS_MAX: usize = 100;
 /// Longest keyword.
 pub const KEYWORD_BYTES_MAX: usize = 255;
 
-/// A keyword: an IMAP atom that does not begin with a backslash. Compared without regard to ASCII case, as flags are.
-#[derive(Clone)]
+/// A keyword: an IMAP atom that does not begin with a backslash.
+///
+/// Equality is exact. Whether two spellings are one flag says [`Keyword::same`]; in the order of keywords they are neighbours.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Keyword(Arc<str>);
 
 impl Keyword {
@@ -22,9 +27,19 @@ impl Keyword {
         Some(Self(text.into()))
     }
 
-    /// As it was first written here.
+    /// As it is spelled.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether both are one flag: they differ in nothing but ASCII case.
+    pub fn same(&self, other: &Self) -> bool {
+        self.0.eq_ignore_ascii_case(&other.0)
+    }
+
+    /// The order of flags: spellings of one flag are equal.
+    pub fn cmp_as_flag(&self, other: &Self) -> Ordering {
+        self.folded().cmp(other.folded())
     }
 
     fn folded(&self) -> impl Iterator<Item = u8> + '_ {
@@ -32,23 +47,15 @@ impl Keyword {
     }
 }
 
-impl PartialEq for Keyword {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.eq_ignore_ascii_case(&other.0)
-    }
-}
-
-impl Eq for Keyword {}
-
 impl PartialOrd for Keyword {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 impl Ord for Keyword {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.folded().cmp(other.folded())
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.cmp_as_flag(other).then_with(|| self.0.cmp(&other.0))
     }
 }
 
@@ -101,7 +108,7 @@ impl Flag {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flags {
     system: u8,
-    /// Sorted, without repetition.
+    /// Sorted, one spelling of each.
     keywords: Vec<Keyword>,
 }
 
@@ -123,17 +130,17 @@ impl Flags {
     pub fn contains(&self, flag: &Flag) -> bool {
         match (flag.bit(), flag) {
             (Some(bit), _) => self.system & bit != 0,
-            (None, Flag::Keyword(keyword)) => self.keywords.binary_search(keyword).is_ok(),
+            (None, Flag::Keyword(keyword)) => self.place(keyword).is_ok(),
             (None, _) => false,
         }
     }
 
-    /// Adds a flag.
+    /// Adds a flag. A keyword that is there keeps its spelling.
     pub fn insert(&mut self, flag: Flag) {
         match (flag.bit(), flag) {
             (Some(bit), _) => self.system |= bit,
             (None, Flag::Keyword(keyword)) => {
-                if let Err(at) = self.keywords.binary_search(&keyword) {
+                if let Err(at) = self.place(&keyword) {
                     self.keywords.insert(at, keyword);
                 }
             }
@@ -146,7 +153,7 @@ impl Flags {
         match (flag.bit(), flag) {
             (Some(bit), _) => self.system &= !bit,
             (None, Flag::Keyword(keyword)) => {
-                if let Ok(at) = self.keywords.binary_search(keyword) {
+                if let Ok(at) = self.place(keyword) {
                     self.keywords.remove(at);
                 }
             }
@@ -174,21 +181,45 @@ impl Flags {
             keywords: self
                 .keywords
                 .iter()
-                .filter(|k| other.keywords.binary_search(k).is_err())
+                .filter(|keyword| other.place(keyword).is_err())
                 .cloned()
                 .collect(),
         }
     }
 
-    /// What is in either.
+    /// What is in either; keywords that are in both as they are spelled in this one.
     pub fn union(&self, other: &Self) -> Self {
         let mut all = self.clone();
         all.system |= other.system;
-        all.keywords.extend(other.keywords.iter().cloned());
+        let more = other.without(self).keywords;
+        all.keywords.extend(more);
         all.keywords.sort();
-        all.keywords.dedup();
         all
     }
+
+    /// The same flags; keywords that the other set has as they are spelled there.
+    pub fn spelled_as(&self, other: &Self) -> Self {
+        let spelled = |keyword: &Keyword| match other.place(keyword) {
+            Ok(at) => other.keywords[at].clone(),
+            Err(_) => keyword.clone(),
+        };
+        Self {
+            system: self.system,
+            keywords: self.keywords.iter().map(spelled).collect(),
+        }
+    }
+
+    fn place(&self, keyword: &Keyword) -> Result<usize, usize> {
+        self.keywords
+            .binary_search_by(|other| other.cmp_as_flag(keyword))
+    }
+}
+
+/// Sorted; of several spellings the first in the order of bytes, whatever order they come in.
+fn one_of_each(mut keywords: Vec<Keyword>) -> Vec<Keyword> {
+    keywords.sort();
+    keywords.dedup_by(|later, first| later.same(first));
+    keywords
 }
 
 impl FromIterator<Flag> for Flags {
@@ -204,8 +235,7 @@ impl FromIterator<Flag> for Flags {
                 }
             }
         }
-        set.keywords.sort();
-        set.keywords.dedup();
+        set.keywords = one_of_each(set.keywords);
         set
     }
 }
@@ -256,8 +286,7 @@ impl<'b, C> minicbor::Decode<'b, C> for Flags {
         for _ in 1..length {
             keywords.push(d.decode_with::<C, Keyword>(ctx)?);
         }
-        keywords.sort();
-        keywords.dedup();
+        let keywords = one_of_each(keywords);
         Ok(Self { system, keywords })
     }
 }

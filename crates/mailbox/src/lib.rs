@@ -16,7 +16,7 @@
 //! Before any UID or UIDNEXT of a name is told: [`Replica::announce`], whose row is in the next `take_dirty`.
 //! After foreign batches: [`Replica::plan_late`] until it gives nothing.
 //!
-//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `lacking`, `told`, `lineage`, `elsewhere`, `merge`; `uids`, `read`, `walk`, `since`, `recent`, `plan`;
+//! Reading order: `ids`, `name`, `flags`, `op`; `keywords`, `record`, `replica`, `apply`, `view`, `lacking`, `told`, `lineage`, `elsewhere`, `merge`; `uids`, `read`, `walk`, `since`, `recent`, `plan`;
 //! `rows`, `load`.
 //!
 //! Changes of the interface since it was first published:
@@ -31,6 +31,7 @@ mod flags;
 #[doc(hidden)]
 pub mod fuzz;
 mod ids;
+mod keywords;
 mod lacking;
 mod lineage;
 mod listing;
@@ -62,7 +63,7 @@ pub use op::{
     MoveEntry, NewId, OPS_VERSION, Op, Removal, SpecialUse,
 };
 pub use plan::{
-    At, CLAIMS_PER_OP_MAX, Copied, Created, Delivered, MAILBOXES_MAX, Moved, NewMessage, Plan,
+    At, CLAIMS_PER_OP_MAX, Copied, Created, Cut, Delivered, MAILBOXES_MAX, Moved, NewMessage, Plan,
     PlanError, Renamed, StoreMode, Stored, Takeover,
 };
 pub use read::{NameInfo, Row, Standing, Status, Usage};

@@ -3,13 +3,14 @@
 use whimbrel_crdt::{Incarnation, VersionVector};
 
 use crate::elsewhere::Point;
+use crate::keywords::Register;
 use crate::lineage::{Lineage, Retired};
 use crate::record::{BoxRecord, FlagDot, Rare, Record};
 use crate::replica::{Claimed, Vanished};
 use crate::rows::{
     AccountRow, FlagRow, MailboxRow, MarkRow, MessageRow, TombstoneRow, VanishedRow, decode_row,
 };
-use crate::{AccountId, LoadError, MailboxId, MailboxName, MessageId, Replica, RowKey};
+use crate::{AccountId, Flag, LoadError, MailboxId, MailboxName, MessageId, Replica, RowKey};
 
 impl Replica {
     /// From all rows but content rows, in any order; quickest in the order of the keys. `applied` is what this replica
@@ -141,10 +142,20 @@ impl Replica {
 
     fn load_message(&mut self, id: MessageId, row: MessageRow, mailbox: u32) {
         let mut flags: smallvec::SmallVec<[FlagDot; 1]> = smallvec::SmallVec::new();
-        for FlagRow { flag, dot } in row.flags {
+        for FlagRow {
+            flag,
+            dot,
+            is_exact,
+        } in row.flags
+        {
+            let Register { flag, spelling } = match &flag.0 {
+                Flag::Keyword(keyword) => self.keywords.add(keyword, is_exact),
+                system => self.register(system),
+            };
             flags.push(FlagDot {
-                flag: self.register(&flag.0),
+                flag,
                 dot,
+                spelling,
             });
         }
         flags.sort_unstable();
@@ -175,6 +186,7 @@ impl Replica {
             view_box: mailbox,
             bits: Default::default(),
         });
+        self.note_spelling(slot);
         if self.records[slot].alive() {
             self.lives(slot, mailbox, true);
         }

@@ -47,7 +47,7 @@ impl Replica {
     /// Joins another replica's state: `mine` and `theirs` are the vectors that the two states have applied.
     ///
     /// Equals applying the operations that `theirs` covers and `mine` does not. What the other shows stays its own. The
-    /// content rows of messages that are new here are not part of the state: the caller copies them.
+    /// content rows of messages that are new here, or that name a greater blob there, are not part of the state: the caller copies them.
     pub fn join(
         &mut self,
         mine: &VersionVector,
@@ -128,12 +128,7 @@ impl Replica {
         theirs: &VersionVector,
         [here, there]: &[Knew; 2],
     ) {
-        // The other's numbers of keywords and mailboxes in ours.
-        let registers: Vec<u32> = other
-            .keywords
-            .iter()
-            .map(|keyword| self.register(&crate::Flag::Keyword(keyword.clone())))
-            .collect();
+        let keywords = self.keywords.translate(&other.keywords);
         let nothing = DotSet::new();
         let slots: Vec<u32> = self.records.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
@@ -150,6 +145,7 @@ impl Replica {
         let copies = self.records.iter();
         let copied = copies.filter_map(|(_, record)| Some((record.copy_of()?, record.message())));
         let copied: BTreeMap<MessageId, Message> = copied.collect();
+        let mut greater: BTreeMap<MessageId, Message> = BTreeMap::new();
         for (_, record) in other.records.iter() {
             if broken("join-drops-hidden") && !record.alive() {
                 continue;
@@ -158,15 +154,25 @@ impl Replica {
             translated.mailbox = self.box_by_id[&other.boxes[record.mailbox].id];
             for entry in &mut translated.flags {
                 if entry.flag >= FIRST_KEYWORD {
-                    entry.flag = registers[(entry.flag - FIRST_KEYWORD) as usize];
+                    let here = keywords.of(entry.spelling);
+                    (entry.flag, entry.spelling) = (here.flag, here.spelling);
                 }
             }
             translated.flags.sort_unstable();
+            let origin = record.origin();
+            let message = self.by_id.get(&origin);
+            let message = message.map(|slot| self.records[*slot].message());
+            let message = message.or_else(|| copied.get(&origin).cloned());
+            let is_less = |of: &Message| *of < record.message();
+            if message.as_ref().is_some_and(is_less) && !broken("join-keeps-first-import") {
+                greater.insert(origin, record.message());
+            }
             match self.by_id.get(&record.id) {
                 Some(slot) => {
                     let slot = *slot;
                     self.change_placement(slot, |record| record.join(mine, &translated, theirs));
                     self.touch(slot);
+                    self.note_spelling(slot);
                 }
                 None => {
                     translated.exist = DotSet::new();
@@ -179,16 +185,21 @@ impl Replica {
                     translated.bits = Bits::default();
                     // It is collected once more.
                     translated.killed |= self.take_tombstone(record.id) || here.has(record);
-                    let origin = self.by_id.get(&record.origin());
-                    let origin = origin.map(|slot| self.records[*slot].message());
-                    if let Some(message) = origin.or(copied.get(&record.origin()).cloned()) {
+                    if let Some(message) = message {
                         translated.set_message(message);
                     }
                     let slot = self.insert_record(translated);
                     self.change_claims(slot, |_| {});
                     self.touch(slot);
+                    self.note_spelling(slot);
                 }
             }
+        }
+        if !greater.is_empty() {
+            self.count_origins();
+        }
+        for (origin, message) in &greater {
+            self.change_message(*origin, message);
         }
         for id in &other.tombstones {
             if !self.by_id.contains_key(id) && self.tombstones.insert(*id) {
@@ -288,6 +299,7 @@ impl Replica {
         // Takes its claims out of the indexes.
         self.change_claims(slot, |record: &mut Record| record.set_claims(0, Vec::new()));
         let record = self.records.remove(slot)?;
+        self.as_heard.remove(&slot);
         self.by_id.remove(&record.id);
         self.boxes[record.mailbox].records -= 1;
         self.dirty_rows.insert(RowKey::Message(record.id), None);

@@ -56,7 +56,9 @@ pub struct Date {
 }
 
 /// What never changes about a message, and is the same in all its copies.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+///
+/// Two nodes that import one message at the same time may bring two of these for it: then it is the greater one, on all nodes (docs/decisions/0090).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct Message {
     /// Where the bytes are.
     #[n(0)]
@@ -73,10 +75,10 @@ pub struct Message {
 }
 
 /// A field that is written only if it is true: few are, and what was written before there was one keeps its meaning.
-mod if_true {
+pub(crate) mod if_true {
     use minicbor::{Decoder, Encoder, decode::Error, encode::Write};
 
-    pub(super) fn encode<C, W: Write>(
+    pub(crate) fn encode<C, W: Write>(
         value: &bool,
         e: &mut Encoder<W>,
         _: &mut C,
@@ -84,15 +86,15 @@ mod if_true {
         e.bool(*value)?.ok()
     }
 
-    pub(super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<bool, Error> {
+    pub(crate) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<bool, Error> {
         d.bool()
     }
 
-    pub(super) fn nil() -> Option<bool> {
+    pub(crate) fn nil() -> Option<bool> {
         Some(false)
     }
 
-    pub(super) fn is_nil(value: &bool) -> bool {
+    pub(crate) fn is_nil(value: &bool) -> bool {
         !*value
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use whimbrel_crdt::Stamp;
 
-use crate::record::{BoxRecord, FIRST_KEYWORD};
+use crate::record::BoxRecord;
 use crate::{
-    BlobName, Date, Flags, Keyword, MailboxId, MailboxName, MessageId, Replica, SpecialUse, Uids,
-    steps,
+    BlobName, Date, Flags, Keyword, MailboxId, MailboxName, Message, MessageId, Replica,
+    SpecialUse, Uids, steps,
 };
 
 /// One name of the list.
@@ -243,16 +243,15 @@ impl Replica {
             .min()
     }
 
-    /// Keywords that messages under the name have, or have had since the account was loaded.
+    /// Keywords that messages under the name have, or have had since the account was loaded, sorted, in one spelling each.
     pub fn keywords(&self, name: &MailboxName) -> Vec<Keyword> {
-        let registers = self.members(name).flat_map(|(_, record)| &record.keywords);
-        let registers: BTreeSet<u32> = registers.copied().collect();
-        let keywords = registers
-            .into_iter()
-            .map(|register| register - FIRST_KEYWORD);
+        let spelled = self.members(name).flat_map(|(_, record)| &record.keywords);
+        let spelled = spelled.map(|(_, spelling)| self.keywords.keyword(*spelling));
+        let spelled: BTreeSet<&Keyword> = spelled.collect();
+        let mut keywords: Vec<Keyword> = spelled.into_iter().cloned().collect();
+        // Spellings of one are neighbours.
+        keywords.dedup_by(|later, first| later.same(first));
         keywords
-            .map(|at| self.keywords[at as usize].clone())
-            .collect()
     }
 
     /// The first UIDs shown under the name, ascending: those up to `uid_max`, at most so many.
@@ -369,6 +368,12 @@ impl Replica {
     pub fn body(&self, message: &MessageId) -> Option<BlobName> {
         let slot = self.by_id.get(message)?;
         Some(self.records[*slot].blob)
+    }
+
+    /// What never changes about a message; `None`: it is not here.
+    pub fn message(&self, message: &MessageId) -> Option<Message> {
+        let slot = self.by_id.get(message)?;
+        Some(self.records[*slot].message())
     }
 
     /// When the message was put where it is, by whom; `None`: it is not here.

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{Context, Dot, DotSet, Lww, Stamp, VersionVector};
 
+use crate::keywords::{Register, Spelling};
 use crate::{
     BlobName, Date, EntryTag, MailboxId, MailboxName, Message, MessageId, SpecialUse, Uids,
 };
@@ -32,6 +33,14 @@ pub(crate) const FIRST_KEYWORD: u32 = 5;
 pub(crate) struct FlagDot {
     pub(crate) flag: u32,
     pub(crate) dot: Dot,
+    /// How its operation spells a keyword.
+    pub(crate) spelling: Spelling,
+}
+
+impl FlagDot {
+    fn place(&self) -> (u32, Dot) {
+        (self.flag, self.dot)
+    }
 }
 
 /// What few messages have.
@@ -99,6 +108,8 @@ pub(crate) struct Bits {
     pub(crate) touched: bool,
     /// Some flag changed its value in this step.
     pub(crate) flags_changed: bool,
+    /// It was shown with other bytes, or another date, before this step.
+    pub(crate) replaced: bool,
     /// In the list of rows to write.
     pub(crate) dirty: bool,
     /// In the list of rows to write for nothing but what is shown.
@@ -197,27 +208,51 @@ impl Record {
         }
     }
 
-    pub(crate) fn set_flag(&mut self, flag: u32, context: &Context<'_>) {
-        let before = self.has(flag);
+    /// How a keyword that it has is shown: as its least dot spells it.
+    pub(crate) fn spelling(&self, flag: u32) -> Option<Spelling> {
+        let mut dots = self.flags.iter().filter(|entry| entry.flag == flag);
+        let shown = match broken("last-spelling-wins") {
+            true => dots.next_back(),
+            false => dots.next(),
+        };
+        shown.map(|entry| entry.spelling)
+    }
+
+    /// Whether a row of an earlier version has said how a keyword is spelled.
+    pub(crate) fn is_spelled_as_heard(&self) -> bool {
+        self.flags.iter().any(|entry| !entry.spelling.is_exact())
+    }
+
+    pub(crate) fn set_flag(&mut self, register: Register, context: &Context<'_>) {
+        let flag = register.flag;
+        let before = self.shown_flag(flag);
         if flag == DELETED {
             self.deleted_ever = true;
             self.remove_seen(flag, context);
         } else {
-            self.add_flag_dot(flag, context);
+            self.add_flag_dot(register, context);
         }
-        self.bits.flags_changed |= before != self.has(flag);
+        self.bits.flags_changed |= before != self.shown_flag(flag);
     }
 
     pub(crate) fn clear_flag(&mut self, flag: u32, context: &Context<'_>) {
-        let before = self.has(flag);
+        let before = self.shown_flag(flag);
         if flag == DELETED {
-            self.add_flag_dot(flag, context);
+            let spelling = Spelling::NONE;
+            self.add_flag_dot(Register { flag, spelling }, context);
         } else if broken("set-loses") {
             self.flags.retain(|entry| entry.flag != flag);
         } else {
             self.remove_seen(flag, context);
         }
-        self.bits.flags_changed |= before != self.has(flag);
+        self.bits.flags_changed |= before != self.shown_flag(flag);
+    }
+
+    /// What clients are shown of a flag: whether it is there, and the text of a keyword.
+    fn shown_flag(&self, flag: u32) -> (bool, Option<u32>) {
+        let is_keyword = flag >= FIRST_KEYWORD;
+        let spelling = self.spelling(flag).filter(|_| is_keyword);
+        (self.has(flag), spelling.map(Spelling::text))
     }
 
     fn remove_seen(&mut self, flag: u32, context: &Context<'_>) {
@@ -225,15 +260,27 @@ impl Record {
             .retain(|entry| entry.flag != flag || !context.saw(entry.dot));
     }
 
-    fn add_flag_dot(&mut self, flag: u32, context: &Context<'_>) {
-        self.remove_seen(flag, context);
-        let entry = FlagDot {
-            flag,
+    fn add_flag_dot(&mut self, register: Register, context: &Context<'_>) {
+        self.remove_seen(register.flag, context);
+        self.insert_flag_dot(FlagDot {
+            flag: register.flag,
             dot: context.dot,
-        };
-        if let Err(at) = self.flags.binary_search(&entry) {
+            spelling: register.spelling,
+        });
+    }
+
+    fn insert_flag_dot(&mut self, entry: FlagDot) {
+        let place = self
+            .flags
+            .binary_search_by_key(&entry.place(), FlagDot::place);
+        if let Err(at) = place {
             self.flags.insert(at, entry);
         }
+    }
+
+    fn flag_dot(flags: &[FlagDot], entry: &FlagDot) -> Option<FlagDot> {
+        let place = flags.binary_search_by_key(&entry.place(), FlagDot::place);
+        place.ok().map(|at| flags[at])
     }
 
     /// Joins the replicated registers of `other`, whose mailbox and keyword numbers are already ours.
@@ -265,13 +312,19 @@ impl Record {
         theirs: &VersionVector,
     ) {
         let before = self.flags.clone();
-        self.flags
-            .retain(|entry| other.contains(entry) || !theirs.covers(entry.dot));
-        for entry in other {
-            if !mine.covers(entry.dot)
-                && let Err(at) = self.flags.binary_search(entry)
+        self.flags.retain(|entry| {
+            let of_other = Self::flag_dot(other, entry);
+            if let Some(of_other) = of_other
+                && !entry.spelling.is_exact()
             {
-                self.flags.insert(at, *entry);
+                // It knows how the operation spelled it, or has heard it otherwise: then one of us sets it anew.
+                *entry = of_other;
+            }
+            of_other.is_some() || !theirs.covers(entry.dot)
+        });
+        for entry in other {
+            if !mine.covers(entry.dot) {
+                self.insert_flag_dot(*entry);
             }
         }
         self.bits.flags_changed |= before != self.flags;
@@ -313,9 +366,9 @@ pub(crate) struct BoxRecord {
     pub(crate) deleted_size: u64,
     /// UIDs of shown messages with `\Flagged`.
     pub(crate) flagged: Uids,
-    /// Registers of keywords that a message shown in it has, or has had since the account was loaded; not more than
+    /// Registers of keywords that a message shown in it has, or has had since the account was loaded, with the spellings that are or were shown; not more than
     /// [`KEYWORDS_LISTED_MAX`].
-    pub(crate) keywords: BTreeSet<u32>,
+    pub(crate) keywords: BTreeSet<(u32, Spelling)>,
     pub(crate) size: u64,
     /// Shown messages that do not end with CRLF.
     pub(crate) open_ends: u32,

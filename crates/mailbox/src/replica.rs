@@ -10,13 +10,12 @@ use whimbrel_crdt::{Batch, Incarnation, OrMap, Stamp, VersionVector};
 
 use crate::elsewhere::Point;
 use crate::ids::IdHasher;
+use crate::keywords::{Keywords, Register, Spelling};
 use crate::lacking::BODY_PATIENCE_MICROS;
 use crate::lineage::Lineage;
 use crate::record::{BoxRecord, CLAIMS_KEPT_MAX, FIRST_KEYWORD, Record};
 use crate::slab::Slab;
-use crate::{
-    AccountId, BlobName, Flag, Flags, Keyword, MailboxId, MailboxName, MessageId, RowKey, Usage,
-};
+use crate::{AccountId, BlobName, Flag, Flags, MailboxId, MailboxName, MessageId, RowKey, Usage};
 
 /// So long a claim waits for peers at most, however often its message was claimed before: the shortest first wait (100 ms, `replication::readers`), doubled
 /// once for each superseded claim that is kept, so that it is reached on every link. Longer than any way there and back that is not a fault, shorter than clients wait
@@ -263,8 +262,9 @@ pub struct Replica {
     /// Never iterated.
     pub(crate) by_id: HashMap<MessageId, u32, BuildHasherDefault<IdHasher>>,
     pub(crate) box_by_id: BTreeMap<MailboxId, u32>,
-    pub(crate) keywords: Vec<Keyword>,
-    pub(crate) keyword_numbers: BTreeMap<Keyword, u32>,
+    pub(crate) keywords: Keywords,
+    /// Records of which a row of an earlier version has said how a keyword is spelled.
+    pub(crate) as_heard: BTreeSet<u32>,
     /// Of records that live.
     pub(crate) usage: Usage,
     /// Superseded claims of living placements.
@@ -313,6 +313,8 @@ pub struct Replica {
     /// Rows whose bytes are made when they are taken.
     pub(crate) dirty_keys: BTreeSet<RowKey>,
     pub(crate) content_bytes: usize,
+    /// Content rows that name another blob now, with the one that they named.
+    pub(crate) replaced: Vec<(MessageId, BlobName)>,
 }
 
 /// The stamp of what is there without anyone's doing: INBOX.
@@ -320,6 +322,15 @@ pub(crate) const NEVER: Stamp = Stamp {
     hlc: 0,
     origin: Incarnation::from_hash(1),
 };
+
+/// Every flag but a keyword has a fixed register.
+fn system_register(flag: &Flag) -> u32 {
+    let place = Flag::SYSTEM.iter().position(|system| system == flag);
+    match place {
+        Some(at) => at as u32,
+        None => unreachable!("{flag:?} has no fixed register"),
+    }
+}
 
 impl Replica {
     /// An account of which nothing is known yet: it has an empty INBOX.
@@ -341,8 +352,8 @@ impl Replica {
             tombstones: BTreeSet::new(),
             by_id: HashMap::default(),
             box_by_id: BTreeMap::new(),
-            keywords: Vec::new(),
-            keyword_numbers: BTreeMap::new(),
+            keywords: Keywords::default(),
+            as_heard: BTreeSet::new(),
             usage: Usage::default(),
             older: BTreeMap::new(),
             origins: BTreeMap::new(),
@@ -371,6 +382,7 @@ impl Replica {
             dirty_rows: BTreeMap::new(),
             dirty_keys: BTreeSet::new(),
             content_bytes: 0,
+            replaced: Vec::new(),
         };
         let inbox = BoxRecord::new(MailboxId::inbox(), NEVER, MailboxName::inbox(), None);
         let number = replica.insert_box(inbox);
@@ -474,51 +486,47 @@ impl Replica {
         slot
     }
 
-    /// The number of a flag's register, given one if it has none.
-    pub(crate) fn register(&mut self, flag: &Flag) -> u32 {
-        if let Some(number) = self.find_register(flag) {
-            return number;
-        }
+    /// The register of a flag that an operation names; a keyword is given one if it has none.
+    pub(crate) fn register(&mut self, flag: &Flag) -> Register {
         match flag {
-            Flag::Keyword(keyword) => {
-                let number = FIRST_KEYWORD + self.keywords.len() as u32;
-                self.keywords.push(keyword.clone());
-                self.keyword_numbers.insert(keyword.clone(), number);
-                number
-            }
-            system => unreachable!("{system:?} has a fixed register"),
+            Flag::Keyword(keyword) => self.keywords.add(keyword, true),
+            system => Register {
+                flag: system_register(system),
+                spelling: Spelling::NONE,
+            },
         }
     }
 
+    /// The number of a flag's register; `None`: no record has the keyword, however it is spelled.
     pub(crate) fn find_register(&self, flag: &Flag) -> Option<u32> {
         match flag {
-            Flag::Keyword(keyword) => self.keyword_numbers.get(keyword).copied(),
-            system => Flag::SYSTEM
-                .iter()
-                .position(|other| other == system)
-                .map(|at| at as u32),
+            Flag::Keyword(keyword) => self.keywords.find(keyword),
+            system => Some(system_register(system)),
         }
     }
 
-    pub(crate) fn flag(&self, register: u32) -> Flag {
+    /// The flag of a register, a keyword in this spelling.
+    pub(crate) fn flag(&self, register: u32, spelling: Spelling) -> Flag {
         if register < FIRST_KEYWORD {
             Flag::SYSTEM[register as usize].clone()
         } else {
-            Flag::Keyword(self.keywords[(register - FIRST_KEYWORD) as usize].clone())
+            Flag::Keyword(self.keywords.keyword(spelling).clone())
         }
     }
 
     /// The flags that a record has.
     pub(crate) fn flags_of(&self, record: &Record) -> Flags {
-        let registers = record
-            .flags
-            .iter()
-            .map(|entry| entry.flag)
-            .chain([crate::record::DELETED]);
-        registers
-            .filter(|register| record.has(*register))
-            .map(|register| self.flag(register))
-            .collect()
+        let mut registers: SmallVec<[u32; 8]> = record.flags.iter().map(|of| of.flag).collect();
+        registers.push(crate::record::DELETED);
+        registers.dedup();
+        let has = registers
+            .into_iter()
+            .filter(|register| record.has(*register));
+        has.map(|register| {
+            let spelling = record.spelling(register).unwrap_or(Spelling::NONE);
+            self.flag(register, spelling)
+        })
+        .collect()
     }
 
     /// The number of the mailbox in which an operation's target lies.

@@ -10,7 +10,8 @@ use whimbrel_crdt::{DotSet, Incarnation, Lww, Stamp};
 
 use crate::elsewhere::Point;
 use crate::lineage::Lineage;
-use crate::record::FlagDot;
+use crate::op::if_true;
+use crate::record::{FIRST_KEYWORD, FlagDot};
 use crate::{
     BlobName, EntryTag, Flag, Keyword, MailboxId, MailboxName, Message, MessageId, Replica,
     SpecialUse, steps,
@@ -218,6 +219,9 @@ pub(crate) struct FlagRow {
     pub(crate) flag: StoredFlag,
     #[n(1)]
     pub(crate) dot: whimbrel_crdt::Dot,
+    /// It is the keyword as the operation of the dot spells it. Rows of earlier versions do not say so: they have the spelling that this replica had heard first.
+    #[cbor(n(2), with = "if_true", has_nil)]
+    pub(crate) is_exact: bool,
 }
 
 /// A system flag by its number, a keyword by its text.
@@ -422,8 +426,9 @@ impl Replica {
     fn message_row(&self, slot: u32, local: Local) -> Vec<u8> {
         let record = &self.records[slot];
         let flag = |entry: &FlagDot| FlagRow {
-            flag: StoredFlag(self.flag(entry.flag)),
+            flag: StoredFlag(self.flag(entry.flag, entry.spelling)),
             dot: entry.dot,
+            is_exact: entry.flag >= FIRST_KEYWORD && entry.spelling.is_exact(),
         };
         let mut flags: Vec<FlagRow> = record.flags.iter().map(flag).collect();
         // Registers of keywords are numbered by each replica: the row must not depend on it.
@@ -486,6 +491,12 @@ impl Replica {
             }
             RowKey::Content(_) => None,
         }
+    }
+
+    /// Content rows among those that changed since the last call that name another blob now, with the one that they named: its hold goes in the same write. To be taken with
+    /// [`Self::take_dirty_state`].
+    pub fn take_replaced(&mut self) -> Vec<(MessageId, BlobName)> {
+        std::mem::take(&mut self.replaced)
     }
 
     /// As [`Self::take_dirty`], of the marks of names alone.

@@ -15,7 +15,7 @@ use whimbrel_crdt::mutants::broken;
 
 use crate::record::{DELETED, FIRST_KEYWORD, FLAGGED, KEYWORDS_LISTED_MAX, Record, SEEN};
 use crate::replica::NameState;
-use crate::{Effects, MailboxName, Peers, Replica, RowKey, steps};
+use crate::{Effects, MailboxName, Message, MessageId, Peers, Replica, RowKey, steps};
 
 /// What one step tells.
 struct Telling<'a> {
@@ -118,6 +118,54 @@ impl Replica {
         }
     }
 
+    /// A message, and with it its copies, has other bytes, or another date, than those that were here. What was told of it by its UID holds no more, so that it is given a new
+    /// one ([`Replica::settle`]): "the internal date, RFC822.SIZE, envelope, body structure, and message texts [...] MUST never change" (RFC 9051, 2.3.1.1).
+    pub(crate) fn change_message(&mut self, origin: MessageId, message: &Message) {
+        let own = self.by_id.get(&origin).copied();
+        let mut copies: Vec<u32> = Vec::new();
+        if self.origins.contains_key(&origin) {
+            let all = self.records.iter();
+            let all = all.filter(|(_, record)| record.copy_of() == Some(origin));
+            copies.extend(all.map(|(slot, _)| slot));
+        }
+        for slot in own.into_iter().chain(copies) {
+            self.awaits_no_body(slot);
+            let record = &mut self.records[slot];
+            let before = record.message();
+            record.set_message(message.clone());
+            if record.bits.living {
+                self.usage.bytes -= u64::from(before.size);
+                self.usage.bytes += u64::from(message.size);
+            }
+            if record.shown != 0 {
+                record.bits.replaced = true;
+                let mailbox = &mut self.boxes[record.view_box];
+                if record.bits.deleted {
+                    mailbox.deleted_size -= u64::from(before.size);
+                    mailbox.deleted_size += u64::from(message.size);
+                }
+                mailbox.size -= u64::from(before.size);
+                mailbox.size += u64::from(message.size);
+                mailbox.open_ends -= u32::from(before.open_end);
+                mailbox.open_ends += u32::from(message.open_end);
+            }
+            self.touch(slot);
+        }
+    }
+
+    /// The bytes and the date of one of several that were brought for a message. For the check of a store.
+    pub fn choose(&mut self, message: MessageId, chosen: &Message) {
+        self.change_message(message, chosen);
+    }
+
+    /// Whether clients may have been told of the UID under which it is shown.
+    fn is_announced(&self, slot: u32) -> bool {
+        let record = &self.records[slot];
+        let name = self.boxes[record.view_box].listed.as_ref();
+        let state = name.and_then(|name| self.names.get(name));
+        state.is_some_and(|state| record.shown < state.mark)
+    }
+
     pub(crate) fn stop_waiting(&mut self, slot: u32) {
         let record = &mut self.records[slot];
         if record.bits.late {
@@ -167,11 +215,18 @@ impl Replica {
             let record = &self.records[*slot];
             let stays =
                 record.alive() && record.mailbox == record.view_box && record.epoch == self.epoch;
+            let replaced = record.bits.replaced;
             if record.shown != 0 && !stays {
                 self.hide(*slot, Some(&mut telling));
                 self.soil_shown(*slot);
+            } else if record.shown != 0 && replaced && !broken("replaced-keeps-uid") {
+                // Shown anew, when its body is here: under the same UID if nobody was told of it, and else it is late.
+                let told = self.is_announced(*slot);
+                self.hide(*slot, told.then_some(&mut telling));
+                self.soil_shown(*slot);
             }
             let record = &mut self.records[*slot];
+            record.bits.replaced = false;
             record.view_box = record.mailbox;
         }
         for number in std::mem::take(&mut self.touched_boxes) {
@@ -269,7 +324,8 @@ impl Replica {
         let keywords = &mut self.boxes[record.view_box].keywords;
         for entry in &record.flags {
             if entry.flag >= FIRST_KEYWORD && keywords.len() < KEYWORDS_LISTED_MAX {
-                keywords.insert(entry.flag);
+                let shown = record.spelling(entry.flag).unwrap_or(entry.spelling);
+                keywords.insert((entry.flag, shown));
             }
         }
     }

@@ -308,10 +308,25 @@ fn rows_of_version_1_keep_their_meaning() {
         2
     );
     if writing() {
-        std::fs::write(fixture("rows-v1.bin"), encode_rows(&rows)).expect("the fixture is written");
+        let bytes = encode_rows(&rows);
+        std::fs::write(fixture("rows-v1-spelled.bin"), bytes).expect("the fixture is written");
     }
-    let stored = decode_rows(&std::fs::read(fixture("rows-v1.bin")).expect("the fixture is there"));
+    let read = |file| decode_rows(&std::fs::read(fixture(file)).expect("the fixture is there"));
+    let stored = read("rows-v1-spelled.bin");
     assert_eq!(rows, stored);
+    // Rows from before they said whether a keyword is spelled as its operation spells it: they say the same, and stay as they are until it is said anew.
+    let earlier = read("rows-v1.bin");
+    let of_earlier = Replica::load(
+        replica.account(),
+        replica.slot(),
+        earlier.clone(),
+        &VersionVector::new(),
+    );
+    let mut of_earlier = of_earlier.expect("loads");
+    assert_eq!(of_earlier.all_rows(), earlier);
+    assert!(of_earlier.spells_as_heard() && !replica.spells_as_heard());
+    of_earlier.spell_as(&replica);
+    assert_eq!(of_earlier.all_rows(), rows);
     let loaded = Replica::load(
         replica.account(),
         replica.slot(),
@@ -445,7 +460,8 @@ fn keywords() {
         Keyword::new("$Junk").expect("valid"),
         Keyword::new("$junk").expect("valid"),
     );
-    assert_eq!(a, b);
+    assert!(a.same(&b));
+    assert_ne!(a, b, "nodes must show one spelling");
     assert_eq!(
         Flags::from_iter([Flag::Keyword(a), Flag::Keyword(b)])
             .keywords()
@@ -571,4 +587,59 @@ proptest! {
         }
         let _ = Replica::load(AccountId([7; 16]), 5, rows, &VersionVector::new());
     }
+}
+
+/// Two nodes with rows of an earlier version, each of which had heard another spelling of a keyword first: when each has said what it shows, both show the same.
+#[test]
+fn nodes_with_rows_of_before_come_to_spell_alike() {
+    let rows = decode_rows(&std::fs::read(fixture("rows-v1.bin")).expect("the fixture is there"));
+    let heard = |spelling: &str, slot: u8| {
+        let mut rows = rows.clone();
+        for (_, row) in &mut rows {
+            let text = b"$Forwarded";
+            let places: Vec<usize> = (0..row.len().saturating_sub(text.len()))
+                .filter(|at| row[*at..].starts_with(text))
+                .collect();
+            for at in places {
+                row[at..at + text.len()].copy_from_slice(spelling.as_bytes());
+            }
+        }
+        let account = AccountId([9; 16]);
+        Replica::load(account, slot, rows, &VersionVector::new()).expect("loads")
+    };
+    let told = |replica: &Replica| {
+        let rows = replica.rows(&name("Sent"), 1..=u32::MAX);
+        let keywords = rows.iter().flat_map(|row| row.flags.keywords().to_vec());
+        keywords
+            .map(|of| of.as_str().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let mut nodes = [heard("$Forwarded", 5), heard("$FORWARDED", 9)];
+    assert_eq!(told(&nodes[0]), ["$Forwarded"]);
+    assert_eq!(told(&nodes[1]), ["$FORWARDED"]);
+    let seen: VersionVector = [(Incarnation::from_hash(0x1234_5678_9abc_def0), 1000)]
+        .into_iter()
+        .collect();
+    let ops = [0, 1].map(|at: usize| nodes[at].plan_spellings().ops);
+    for (at, node) in nodes.iter_mut().enumerate() {
+        // Neither knew of the other; each hears of its own first.
+        for by in [at, 1 - at] {
+            let origin = Incarnation::from_hash(20 + by as u64);
+            let mut applied = seen.clone();
+            applied.advance(origin, 1);
+            let step = Step {
+                origin,
+                first: 1,
+                hlc: 1_800_000_000_000_000,
+                deps: &seen,
+                applied: &applied,
+                now_micros: 1_800_000_000_000_000,
+                peers: &Peers::none(),
+            };
+            node.apply(&step, ops[by].clone()).expect("causal");
+        }
+        assert!(!node.spells_as_heard() && node.plan_spellings().ops.is_empty());
+    }
+    assert_eq!(told(&nodes[0]), told(&nodes[1]));
+    assert_eq!(told(&nodes[0]), ["$Forwarded"], "the least dot says so");
 }

@@ -41,6 +41,7 @@ fn random_histories() {
                 total.oracle_checks += stats.oracle_checks;
                 total.pending += stats.pending;
                 total.takeover_claims += stats.takeover_claims;
+                total.cut += stats.cut;
             }
             Err(error) => {
                 eprintln!("seed {seed} fails: {error}");
@@ -63,5 +64,6 @@ fn random_histories() {
             && total.collected > 0
             && total.pending > 0
             && total.takeover_claims > 0
+            && total.cut > 0
     );
 }

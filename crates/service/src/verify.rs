@@ -11,7 +11,7 @@ use bytes::Bytes;
 use whimbrel_crdt::{Batch, Incarnation, PartitionId, VersionVector};
 use whimbrel_directory::{Directory, state::Row};
 use whimbrel_mailbox::{
-    AccountId, BlobName, Content, LoadError, MessageId, Op, Peers, Replica, RowKey, Step,
+    AccountId, BlobName, Content, LoadError, Message, MessageId, Op, Peers, Replica, RowKey, Step,
     Tombstones,
 };
 use whimbrel_storage::{LogEntry, LogPosition, Origin};
@@ -137,6 +137,8 @@ pub fn position(
 pub struct Replay {
     replica: Replica,
     applied: VersionVector,
+    /// What was brought for one message at several nodes: earlier versions kept what came first.
+    brought: BTreeMap<MessageId, Vec<Message>>,
 }
 
 impl Replay {
@@ -146,6 +148,7 @@ impl Replay {
         Replay {
             replica: Replica::new(account, 0),
             applied: VersionVector::new(),
+            brought: BTreeMap::new(),
         }
     }
 
@@ -171,6 +174,12 @@ impl Replay {
                 continue;
             }
             let ops = Op::decode_all(&section.ops).map_err(|error| error.to_string())?;
+            for op in &ops {
+                if let Op::Deliver(deliver) = op {
+                    let brought = self.brought.entry(deliver.id).or_default();
+                    brought.push(deliver.message.clone());
+                }
+            }
             let now = batch.stamp.hlc + u64::from(index);
             let peers = Peers::none();
             let step = Step::of(batch, index, &self.applied, now, &peers);
@@ -179,8 +188,20 @@ impl Replay {
                 .map_err(|error| error.to_string())?;
             // Content rows are made as well; they are not compared.
             drop(self.replica.take_dirty());
+            self.replica.take_replaced();
         }
         Ok(())
+    }
+
+    /// What earlier versions chose by the order in which they heard of it is taken as it is stored: nodes come to agree on it when they write.
+    fn believe(&mut self, stored: &mut Replica) {
+        stored.spell_as(&self.replica);
+        for (message, brought) in &self.brought {
+            let chosen = stored.message(message).filter(|of| brought.contains(of));
+            if let Some(chosen) = chosen.filter(|_| brought.len() > 1) {
+                self.replica.choose(*message, &chosen);
+            }
+        }
     }
 
     fn rows(mut self) -> Vec<(RowKey, Vec<u8>)> {
@@ -266,7 +287,8 @@ pub fn account(
             "no message has this content row",
         )
     }));
-    if let Some(replay) = replay {
+    if let Some(mut replay) = replay {
+        replay.believe(&mut replica);
         let said: BTreeMap<_, _> = replay.rows().into_iter().collect();
         replica.collect(applied, &|_, _| true, Tombstones::None, usize::MAX);
         let found: BTreeMap<_, _> = replica.replicated_rows(false).into_iter().collect();

@@ -1,7 +1,7 @@
 //! A whole server in one thread on virtual time from one seed, with checkers.
 //!
 //! Reading order: [`rng`], [`node`] (the machines on a model disk), [`model`] (what an account should hold), [`client`], [`world`]
-//! (clients, faults, checks), [`checkers`]; [`cluster`] (several nodes and a network).
+//! (clients, faults, checks), [`checkers`], `stored`; [`cluster`] (several nodes and a network).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -10,4 +10,5 @@ pub mod client;
 pub mod cluster;
 pub mod model;
 pub mod node;
+mod stored;
 pub mod world;

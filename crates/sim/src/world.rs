@@ -323,6 +323,11 @@ impl World {
         self.node.disk.faults.sync_fails = false;
         self.until_quiet()?;
         self.compare(None)?;
+        for account in accounts {
+            if crate::stored::account(&self.node.disk, account)? {
+                self.note("checked against the whole log");
+            }
+        }
         self.all_delivered()
     }
 

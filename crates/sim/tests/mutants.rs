@@ -70,6 +70,8 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("expunge-removes-unseen", &["U3", "D1"], Cluster(154)),
     ("expunge-spares-delivery", &["expunged"], Cluster(1)),
     ("finished-entry-stays", &["told to come back"], Lost(35)),
+    ("first-import-stays", &["U3"], Cluster(63)),
+    ("first-spelling-stays", &["U3", "stored"], Cluster(4)),
     ("flags-keep-modseq", &["MODSEQ"], Lost(17)),
     ("foreign-not-applied", &["U3"], Regions(0)),
     ("handed-is-done", &["D1/D2"], Cluster(4)),
@@ -95,6 +97,7 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ),
     ("nothing-is-cut", &["numbers of the log"], Cluster(2)),
     ("provisional-delivered", &["told to come back"], Lost(7)),
+    ("rest-is-lost", &["U3", "D1", "stored"], Regions(3)),
     (
         "resume-skips-unapplied",
         &["U3", "never answered", "causal_delivery"],

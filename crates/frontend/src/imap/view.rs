@@ -284,7 +284,8 @@ impl View {
     pub(super) fn learn_keywords(&mut self, rows: &[Row], keywords_max: usize) -> bool {
         let mut new = false;
         for keyword in rows.iter().flat_map(|row| row.flags.keywords()) {
-            if let Err(at) = self.keywords.binary_search(keyword)
+            let known = self.keywords.binary_search_by(|of| of.cmp_as_flag(keyword));
+            if let Err(at) = known
                 && self.keywords.len() < keywords_max
             {
                 self.keywords.insert(at, keyword.clone());

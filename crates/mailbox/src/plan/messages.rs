@@ -271,10 +271,14 @@ impl Replica {
             let record = &self.records[*slot];
             let change = match mode {
                 StoreMode::Add => {
+                    let mut set = flags.clone();
                     if !flags.keywords().is_empty() {
-                        check_keywords(&self.flags_of(record).union(flags))?;
+                        let before = self.flags_of(record);
+                        check_keywords(&before.union(flags))?;
+                        // A keyword that it has keeps its spelling: else two clients that spell it otherwise would change it in turn.
+                        set = flags.spelled_as(&before);
                     }
-                    (flags.clone(), Flags::none())
+                    (set, Flags::none())
                 }
                 StoreMode::Remove => (Flags::none(), flags.clone()),
                 StoreMode::Replace => {

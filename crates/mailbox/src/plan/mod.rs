@@ -5,6 +5,8 @@ mod messages;
 mod size;
 mod uids;
 
+pub use self::size::Cut;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::Dot;

@@ -42,7 +42,7 @@ impl Replica {
     }
 
     /// Of these messages, the first ones whose claims make a commit of at most so many bytes; at least one.
-    pub(super) fn first_within(&self, slots: &[u32], bytes_max: usize) -> usize {
+    pub(crate) fn first_within(&self, slots: &[u32], bytes_max: usize) -> usize {
         let mut bytes = self.batch_bytes() + OP_BYTES;
         let fits = |slot: &&u32| {
             bytes += self.slot_bytes(**slot);
@@ -54,6 +54,101 @@ impl Replica {
             .count()
             .max(1)
             .min(slots.len())
+    }
+
+    /// Cuts operations of another node where what they change would be too much for one commit: gives the first ones, and the rest. One that names many messages is cut between two
+    /// of them, and is then in both parts, with one dot; to apply the parts, one after the other, is to apply it. At least one message is in the first part.
+    ///
+    /// An operation that makes messages is not cut. What it changes is as great where it was made, where it had room.
+    pub fn cut(&self, mut ops: Vec<Op>, bytes_max: usize) -> Cut {
+        let mut left = bytes_max.saturating_sub(self.batch_bytes());
+        let bytes = |op: &Op| OP_BYTES + self.op_bytes(op);
+        let mut whole = 0;
+        for op in &ops {
+            let Some(rest) = left.checked_sub(bytes(op)) else {
+                break;
+            };
+            (left, whole) = (rest, whole + 1);
+        }
+        let mut rest = ops.split_off(whole);
+        let mut part = None;
+        if let Some(first) = rest.first_mut() {
+            part = self.cut_op(first, left.saturating_sub(OP_BYTES), ops.is_empty());
+        }
+        if ops.is_empty() && part.is_none() && !rest.is_empty() {
+            ops.push(rest.remove(0));
+        }
+        let done = ops.len();
+        ops.extend(part);
+        Cut { ops, done, rest }
+    }
+
+    /// Takes as many messages as have room out of an operation; `one`: at least one. `None` if it has none, or cannot be cut.
+    fn cut_op(&self, op: &mut Op, bytes_max: usize, one: bool) -> Option<Op> {
+        let within = |sizes: &mut dyn Iterator<Item = usize>| {
+            let mut bytes = 0;
+            let fits = |size: &usize| {
+                bytes += size;
+                bytes <= bytes_max
+            };
+            let count = sizes.take_while(fits).count();
+            count.max(usize::from(one))
+        };
+        let removal = |of: &Removal| self.row_bytes(of.message) + of.dots.len() * DOT_BYTES;
+        match op {
+            Op::Store {
+                messages,
+                set,
+                clear,
+                rescue,
+            } => {
+                let new = flags_bytes(set);
+                let sizes = messages.iter().map(|of| self.row_bytes(*of) + new);
+                let frame = new + flags_bytes(clear);
+                let count = within(&mut [frame].into_iter().chain(sizes));
+                let messages = head(messages, count.saturating_sub(1).max(usize::from(one)))?;
+                Some(Op::Store {
+                    messages,
+                    set: set.clone(),
+                    clear: clear.clone(),
+                    rescue: *rescue,
+                })
+            }
+            Op::Move {
+                mailbox,
+                entries,
+                epoch,
+            } => {
+                let count = within(&mut entries.iter().map(|of| self.row_bytes(of.message)));
+                Some(Op::Move {
+                    mailbox: *mailbox,
+                    entries: head(entries, count)?,
+                    epoch: *epoch,
+                })
+            }
+            Op::Claim { claims, epoch } => {
+                let count = within(&mut claims.iter().map(|of| self.row_bytes(of.message)));
+                Some(Op::Claim {
+                    claims: head(claims, count)?,
+                    epoch: *epoch,
+                })
+            }
+            Op::Expunge { messages } => {
+                let count = within(&mut messages.iter().map(removal));
+                Some(Op::Expunge {
+                    messages: head(messages, count)?,
+                })
+            }
+            Op::DeleteMailbox { messages, .. } => {
+                let count = within(&mut messages.iter().map(removal));
+                // The mailboxes go with the last of them.
+                Some(Op::DeleteMailbox {
+                    mailboxes: Vec::new(),
+                    messages: head(messages, count)?,
+                })
+            }
+            _ => None,
+        }
     }
 
     fn op_bytes(&self, op: &Op) -> usize {
@@ -128,7 +223,7 @@ impl Replica {
     fn slot_bytes(&self, slot: u32) -> usize {
         let record = &self.records[slot];
         let flag = |entry: &crate::record::FlagDot| {
-            let text = match self.flag(entry.flag) {
+            let text = match self.flag(entry.flag, entry.spelling) {
                 Flag::Keyword(keyword) => keyword.as_str().len(),
                 _ => 0,
             };
@@ -138,6 +233,26 @@ impl Replica {
         let dots = record.exist.as_slice().len() + 2;
         MESSAGE_BYTES + flags + dots * DOT_BYTES + 5 * record.older().len()
     }
+}
+
+/// Takes so many out of the first; `None` if that is none, or all.
+fn head<T>(all: &mut Vec<T>, count: usize) -> Option<Vec<T>> {
+    if count == 0 || count >= all.len() {
+        return None;
+    }
+    let rest = all.split_off(count);
+    Some(std::mem::replace(all, rest))
+}
+
+/// Operations of another node, cut in two: [`Replica::cut`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// To apply first.
+    pub ops: Vec<Op>,
+    /// How many of them are whole: the number of the first of the rest is greater by so many.
+    pub done: usize,
+    /// To apply later; the first of them may be the rest of the last of the others.
+    pub rest: Vec<Op>,
 }
 
 /// Flags with a dot for each, in a row or an operation.

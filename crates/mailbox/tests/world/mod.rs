@@ -13,7 +13,7 @@ mod shrink;
 use std::collections::{BTreeMap, BTreeSet};
 
 use client::{Client, Shown};
-use oracle::{Act, Fact, Id};
+use oracle::{Act, Bytes, Fact, Id};
 use whimbrel_crdt::{
     Batch, Context, Dot, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector,
 };
@@ -26,6 +26,7 @@ pub type Outcome = Result<(), String>;
 pub enum Kind {
     Append,
     Deliver,
+    Import,
     Finish,
     Copy,
     Move,
@@ -82,6 +83,7 @@ pub struct Stats {
     pub oracle_checks: u64,
     pub pending: u64,
     pub takeover_claims: u64,
+    pub cut: u64,
 }
 
 #[derive(Clone)]
@@ -126,6 +128,8 @@ pub struct World {
     collected: bool,
     epochs: bool,
     told_names: BTreeSet<String>,
+    /// What each node has told of the bytes under a UID: "a single immutable message" (RFC 9051, 2.3.1.1).
+    told_bytes: BTreeMap<(usize, String, u32, u32), i64>,
     /// The present action is a RENAME onto a name that was announced.
     u4_excused: bool,
     snapshots: Vec<(Replica, VersionVector)>,
@@ -146,24 +150,33 @@ fn bits(flags: &Flags) -> u8 {
         Flag::Seen => 1,
         Flag::Flagged => 2,
         Flag::Deleted => oracle::DELETED,
-        Flag::Keyword(_) => 8,
+        Flag::Keyword(keyword) => {
+            let spelled = SPELLED.iter().find(|(_, text)| *text == keyword.as_str());
+            spelled.map_or(0, |(bits, _)| *bits)
+        }
         _ => 0,
     };
     flags.iter().map(bit).sum()
 }
 
+/// Two keywords, one of which begins like the other, each in two spellings.
+const SPELLED: [(u8, &str); 4] = [
+    (8, "$Label"),
+    (8 | oracle::spelling(8), "$LABEL"),
+    (32, "$Label1"),
+    (32 | oracle::spelling(32), "$label1"),
+];
+
 fn flags(bits: u16) -> Flags {
-    let keyword = Flag::Keyword(Keyword::new("$Label").expect("valid"));
-    let all = [
-        (1, Flag::Seen),
-        (2, Flag::Flagged),
-        (4, Flag::Deleted),
-        (8, keyword),
-    ];
-    all.into_iter()
-        .filter(|(bit, _)| bits & bit != 0)
-        .map(|(_, flag)| flag)
-        .collect()
+    let all = [(1, Flag::Seen), (2, Flag::Flagged), (4, Flag::Deleted)];
+    let system = all.into_iter().filter(|(bit, _)| bits & bit != 0);
+    let keywords = SPELLED.iter().filter(|(of, _)| {
+        let both = oracle::KEYWORDS.into_iter().find(|bit| of & bit != 0);
+        let mask = both.map_or(0, |bit| bit | oracle::spelling(bit));
+        bits & u16::from(mask) == u16::from(*of)
+    });
+    let keywords = keywords.filter_map(|(_, text)| Keyword::new(text).map(Flag::Keyword));
+    system.map(|(_, flag)| flag).chain(keywords).collect()
 }
 
 fn new_message(n: u64, flags: Flags) -> NewMessage {
@@ -232,6 +245,7 @@ impl World {
             collected: false,
             epochs: false,
             told_names: BTreeSet::new(),
+            told_bytes: BTreeMap::new(),
             u4_excused: false,
             snapshots: Vec::new(),
             stats: Stats::default(),
@@ -349,12 +363,26 @@ impl World {
         let hlc = node.hlc.last().max(now);
         let mut all = Effects::default();
         for (index, section) in batch.indexed_sections() {
-            let ops = Op::decode_all(&section.ops).map_err(|e| e.to_string())?;
-            let step = Step::of(&batch, index, &node.applied, hlc, &peers);
-            all = node
-                .replica
-                .apply(&step, ops)
-                .map_err(|e| format!("apply: {e}"))?;
+            let mut ops = Op::decode_all(&section.ops).map_err(|e| e.to_string())?;
+            let mut step = Step::of(&batch, index, &node.applied, hlc, &peers);
+            // Some of what others did is applied in parts, as where it changes more than a commit has room for.
+            let is_cut = batch.origin != node.origin && batch.first.is_multiple_of(3);
+            while !ops.is_empty() {
+                let mut rest = Vec::new();
+                let mut done = ops.len();
+                if is_cut {
+                    let cut = node.replica.cut(ops, 3_000);
+                    (ops, done, rest) = (cut.ops, cut.done, cut.rest);
+                }
+                all = node
+                    .replica
+                    .apply(&step, ops)
+                    .map_err(|e| format!("apply: {e}"))?;
+                step.first += done as u64;
+                step.hlc += done as u64;
+                self.stats.cut += u64::from(!rest.is_empty());
+                ops = rest;
+            }
         }
         self.stats.pending += u64::from(all.wait_until.is_some());
         self.write(i);
@@ -363,6 +391,8 @@ impl World {
 
     fn write(&mut self, i: usize) {
         let node = &mut self.nodes[i];
+        // Who holds the bodies is the owner's.
+        node.replica.take_replaced();
         for (key, bytes) in node.replica.take_dirty() {
             match bytes {
                 Some(bytes) => drop(node.rows.insert(key, bytes)),
@@ -477,12 +507,14 @@ impl World {
 
     fn record(&mut self, batch: &Batch, index: u32, op: &Op) {
         let Context { dot, stamp, .. } = batch.context(index);
-        let make = |message: MessageId, mailbox: &MailboxId, uid: u32, flags: &Flags| Act::Make {
-            message: message.0,
-            mailbox: mailbox.0,
-            uid,
-            flags: bits(flags),
-        };
+        let make =
+            |message: MessageId, mailbox: &MailboxId, uid: u32, flags: &Flags, bytes| Act::Make {
+                message: message.0,
+                mailbox: mailbox.0,
+                uid,
+                flags: bits(flags),
+                bytes,
+            };
         let ids = |removals: &[Removal]| removals.iter().map(|r| r.message.0).collect::<Vec<_>>();
         let acts = match op {
             Op::CreateMailbox(create) => {
@@ -519,12 +551,14 @@ impl World {
                 &a.mailbox,
                 a.uid,
                 &a.flags,
+                Bytes::Are(a.message.date.seconds),
             )],
             Op::Deliver(d) => vec![Act::Deliver {
                 message: d.id.0,
                 mailbox: d.mailbox.0,
                 uid: d.uid,
                 placed: (d.placement.hlc, d.placement.origin.get()),
+                bytes: d.message.date.seconds,
             }],
             Op::Copy {
                 mailbox, entries, ..
@@ -532,7 +566,7 @@ impl World {
                 .zip(entries)
                 .map(|(index, e)| {
                     let id = MessageId::from_dot(dot, index, Order::of(&e.source.0));
-                    make(id, mailbox, e.uid, &e.flags)
+                    make(id, mailbox, e.uid, &e.flags, Bytes::Of(e.source.0))
                 })
                 .collect(),
             Op::Move {
@@ -602,7 +636,10 @@ impl World {
                 let rows = node.replica.rows(&info.name, 1..=u32::MAX);
                 let rows = rows
                     .iter()
-                    .map(|row| (row.uid, (row.message.0, bits(&row.flags))))
+                    .map(|row| {
+                        let of = (row.message.0, bits(&row.flags), row.date.seconds);
+                        (row.uid, of)
+                    })
                     .collect();
                 shown.names.insert(info.name.to_string(), rows);
             }
@@ -691,6 +728,11 @@ impl World {
                 let owner = self.owners.entry(key).or_insert(row.message.0);
                 if *owner != row.message.0 {
                     return Err(format!("U1: {name} {} denotes two messages", row.uid));
+                }
+                let told = (i, name.to_string(), status.uidvalidity, row.uid);
+                let told = self.told_bytes.entry(told).or_insert(row.date.seconds);
+                if *told != row.date.seconds {
+                    return Err(format!("U1: {name} {} has other bytes by now", row.uid));
                 }
             }
             // Whatever was ever told under a UID is found by it, or is gone.
@@ -787,7 +829,7 @@ impl World {
                 let n = 1 + u64::from(b % 3);
                 self.stats.messages += n;
                 let messages = (0..n)
-                    .map(|k| new_message(self.now + k, flags(c & 11)))
+                    .map(|k| new_message(self.now + k, flags(c & 0x7b)))
                     .collect();
                 let plan = replica.plan_append(&at, &self.target(i, a), messages);
                 plan.map_err(|e| e.to_string())?.ops
@@ -805,6 +847,13 @@ impl World {
                     &self.target(i, b),
                     new_message(5, Flags::none()),
                 );
+                plan.map_err(|e| e.to_string())?.ops
+            }
+            Kind::Import => {
+                // A source that gives other bytes each time.
+                let entry = EntryId([101 + (a % 4) as u8; 16]);
+                let message = new_message(1 + u64::from(c % 7), flags(b & 0x7b));
+                let plan = replica.plan_import(&at, &self.target(i, c / 7), vec![(entry, message)]);
                 plan.map_err(|e| e.to_string())?.ops
             }
             Kind::Finish => {
@@ -831,14 +880,14 @@ impl World {
                     return Ok(());
                 };
                 let mode =
-                    [StoreMode::Add, StoreMode::Remove, StoreMode::Replace][(c / 16) as usize % 3];
+                    [StoreMode::Add, StoreMode::Remove, StoreMode::Replace][b as usize / 3 % 3];
                 let known = self.nodes[i].client.names.get(name.as_str());
                 let shown = |uid: u32| {
                     known
                         .and_then(|k| k.messages.get(&uid))
                         .map(|(_, bits)| flags(u16::from(*bits)))
                 };
-                let plan = replica.plan_store(&name, &uids, mode, &flags(c & 15), &shown);
+                let plan = replica.plan_store(&name, &uids, mode, &flags(c & 0x7f), &shown);
                 plan.map_err(|e| e.to_string())?.ops
             }
             Kind::Expunge => {
@@ -993,21 +1042,15 @@ impl World {
             ));
         }
         // The content rows are those of the messages that are there.
-        let contents: BTreeSet<MessageId> = node
-            .rows
-            .keys()
-            .filter_map(|key| {
-                if let RowKey::Content(id) = key {
-                    Some(*id)
-                } else {
-                    None
-                }
-            })
-            .collect();
+        let contents = node.rows.iter().filter_map(|(key, row)| match key {
+            RowKey::Content(id) => Some((*id, Content::decode(row).ok()?.blob)),
+            _ => None,
+        });
+        let contents: BTreeMap<MessageId, BlobName> = contents.collect();
         for name in node.replica.names() {
             for row in node.replica.rows(&name.name, 1..=u32::MAX) {
-                if !contents.contains(&row.origin) {
-                    return Err(format!("the content of {} is gone", row.message));
+                if contents.get(&row.origin) != Some(&row.blob) {
+                    return Err(format!("the content of {} is not its own", row.message));
                 }
             }
         }
@@ -1144,7 +1187,11 @@ impl World {
             let node = &mut self.nodes[i];
             node.replica.join(&mine, &other, &theirs, now, &peers);
             for (key, bytes) in contents {
-                node.rows.entry(key).or_insert(bytes);
+                let blob = |bytes: &Vec<u8>| Content::decode(bytes).map(|of| of.blob).ok();
+                let here = node.rows.get(&key).and_then(blob);
+                if here < blob(&bytes) {
+                    node.rows.insert(key, bytes);
+                }
             }
             node.applied.merge(&theirs);
             node.hlc.observe(hlc);
@@ -1226,7 +1273,7 @@ impl World {
         let there: Vec<Id> = oracle::view(&facts, MailboxId::inbox().0)
             .names
             .values()
-            .flat_map(|m| m.values().map(|(id, _)| *id))
+            .flat_map(|m| m.values().map(|(id, ..)| *id))
             .collect();
         let made = |id: &Id| {
             facts.iter().any(|f| match &f.act {
@@ -1479,6 +1526,7 @@ pub fn generate(seed: u64) -> (Setting, Vec<Action>) {
     let mut weights = vec![
         (Kind::Append, 14),
         (Kind::Deliver, 8),
+        (Kind::Import, 4),
         (Kind::Finish, 1),
         (Kind::Copy, 4),
         (Kind::Move, 9),
@@ -1573,7 +1621,7 @@ fn lists(replica: &Replica, name: &MailboxName) -> Outcome {
     }
     let mut keywords = rows.iter().flat_map(|row| row.flags.keywords());
     let told = replica.keywords(name);
-    if !keywords.all(|keyword| told.contains(keyword)) {
+    if !keywords.all(|keyword| told.iter().any(|of| of.same(keyword))) {
         return Err(format!("{name} has keywords besides {told:?}"));
     }
     let flags = |flags: &[Flag]| flags.iter().cloned().collect::<Flags>();

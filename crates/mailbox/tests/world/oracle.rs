@@ -7,7 +7,21 @@ pub type Time = (u64, u64);
 
 /// Flags as bits; bit 4 is `\Deleted`.
 pub const DELETED: u8 = 4;
-pub const BITS: [u8; 4] = [1, 2, DELETED, 8];
+pub const KEYWORDS: [u8; 2] = [8, 32];
+const BITS: [u8; 5] = [1, 2, DELETED, KEYWORDS[0], KEYWORDS[1]];
+
+/// The bit that says that a keyword is spelled in its other way.
+pub const fn spelling(keyword: u8) -> u8 {
+    keyword << 1
+}
+
+/// What a message's bytes are.
+#[derive(Clone, Copy, Debug)]
+pub enum Bytes {
+    Are(i64),
+    /// Those of what it is a copy of.
+    Of(Id),
+}
 
 #[derive(Clone, Debug)]
 pub enum Act {
@@ -34,12 +48,14 @@ pub enum Act {
         mailbox: Id,
         uid: u32,
         flags: u8,
+        bytes: Bytes,
     },
     Deliver {
         message: Id,
         mailbox: Id,
         uid: u32,
         placed: Time,
+        bytes: i64,
     },
     Move {
         message: Id,
@@ -83,10 +99,13 @@ impl Fact {
     }
 }
 
-/// For each name its messages: UID to (message, flags).
+/// Message, flags, bytes.
+pub type Shown = (Id, u8, i64);
+
+/// For each name its messages: UID to (message, flags, bytes).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    pub names: BTreeMap<String, BTreeMap<u32, (Id, u8)>>,
+    pub names: BTreeMap<String, BTreeMap<u32, Shown>>,
     pub subscribed: BTreeSet<String>,
 }
 
@@ -102,14 +121,14 @@ pub fn view(facts: &[&Fact], inbox: Id) -> View {
             _ => {}
         }
     }
-    let mut living: BTreeMap<Id, Vec<(u32, Id, u8)>> = BTreeMap::new();
+    let mut living: BTreeMap<Id, Vec<(u32, Shown)>> = BTreeMap::new();
     for message in messages {
         if exists(facts, message) {
             let (mailbox, uid) = place(facts, message);
             living
                 .entry(mailbox)
                 .or_default()
-                .push((uid, message, flags(facts, message)));
+                .push((uid, (message, flags(facts, message), bytes(facts, message))));
         }
     }
     let mut view = View::default();
@@ -122,10 +141,7 @@ pub fn view(facts: &[&Fact], inbox: Id) -> View {
                 name(facts, mailbox)
             };
             let entry = view.names.entry(name).or_default();
-            entry.extend(
-                here.into_iter()
-                    .map(|(uid, message, flags)| (uid, (message, flags))),
-            );
+            entry.extend(here);
         }
     }
     for fact in facts {
@@ -187,6 +203,7 @@ fn place(facts: &[&Fact], message: Id) -> (Id, u32) {
             mailbox,
             uid,
             placed,
+            ..
         } if *m == message => Some((*placed, *mailbox, *uid)),
         _ => None,
     };
@@ -259,8 +276,40 @@ fn flags(facts: &[&Fact], message: Id) -> u8 {
             last.contains(&true)
         };
         all |= if set { bit } else { 0 };
+        if set && KEYWORDS.contains(&bit) {
+            // Of those that set it the least says how it is spelled, whoever was heard first.
+            let sets = words
+                .iter()
+                .filter(|(f, set)| *set && !words.iter().any(|(g, _)| f.before(g)));
+            let first = sets.min_by_key(|(f, _)| (f.origin, f.number));
+            let named = first.map_or(0, |(f, _)| match &f.act {
+                Act::Make { flags, .. } => *flags,
+                Act::Store { set, .. } => *set,
+                _ => 0,
+            });
+            all |= named & spelling(bit);
+        }
     }
     all
+}
+
+/// Two may bring other bytes for one message: it has the greater ones, and its copies have them, too.
+fn bytes(facts: &[&Fact], message: Id) -> i64 {
+    let brought = facts.iter().filter_map(|f| match &f.act {
+        Act::Make {
+            message: m,
+            bytes: of,
+            ..
+        } if *m == message => Some(match of {
+            Bytes::Are(bytes) => *bytes,
+            Bytes::Of(source) => bytes(facts, *source),
+        }),
+        Act::Deliver {
+            message: m, bytes, ..
+        } if *m == message => Some(*bytes),
+        _ => None,
+    });
+    brought.max().expect("somebody made it")
 }
 
 fn has_mailbox(facts: &[&Fact], mailbox: Id) -> bool {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use whimbrel_crdt::{Batch, PartitionId};
+use whimbrel_crdt::{Batch, PartitionId, VersionVector};
 use whimbrel_directory::Directory;
 use whimbrel_service::{
     api::AccountId,
@@ -272,7 +272,10 @@ impl Checker<'_> {
                     .all(|(origin, log)| origin == begin || log.low <= 1)
             });
             let replay = match places.filter(|_| whole) {
-                Some(places) => self.replay(partition, account, places).await?,
+                Some(places) => {
+                    let places = (account, places);
+                    self.replay(partition, places, &applied).await?
+                }
                 None => None,
             };
             let rows = self.rows(partition, KeyRange::prefix(prefix)).await?;
@@ -310,15 +313,18 @@ impl Checker<'_> {
     async fn replay(
         &mut self,
         partition: PartitionId,
-        account: AccountId,
-        places: Vec<(Origin, u64)>,
+        (account, places): (AccountId, Vec<(Origin, u64)>),
+        applied: &VersionVector,
     ) -> Result<Option<Replay>, Failure> {
         let mut stamps = Vec::with_capacity(places.len());
         for (origin, first) in places {
             let Some(batch) = self.batch(partition, origin, first).await? else {
                 return Ok(None);
             };
-            stamps.push((batch.stamp, origin, first));
+            // What was stored and is not applied yet is in no row.
+            if applied.get(batch.origin) >= batch.last() {
+                stamps.push((batch.stamp, origin, first));
+            }
         }
         // As `verify::ordered`, without holding all of them.
         stamps.sort_unstable();

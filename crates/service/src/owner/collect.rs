@@ -69,6 +69,11 @@ impl PartitionOwner {
         self.collect_after(now, account, self.config.collect_after_seconds.max(1));
     }
 
+    /// There is more to say of keywords: see [`Replica::plan_spellings`](whimbrel_mailbox::Replica::plan_spellings).
+    pub(super) fn spell_soon(&mut self, now: Now, account: AccountId) {
+        self.collect_after(now, account, PAUSE_SECONDS);
+    }
+
     fn collect_after(&mut self, now: Now, account: AccountId, seconds: u64) {
         if let Some(entry) = self.accounts.get_mut(&account)
             && entry.collect_at.is_none()
@@ -102,6 +107,31 @@ impl PartitionOwner {
 
     /// Collects some of one account.
     fn collect(&mut self, now: Now, account: AccountId) -> Remains {
+        let remains = self.collect_some(now, account);
+        match self.spell(now, account) {
+            true => Remains::Due,
+            false => remains,
+        }
+    }
+
+    /// Says keywords anew of which each node may show another spelling, a part at a time; whether there was something to say.
+    fn spell(&mut self, now: Now, account: AccountId) -> bool {
+        let Ok(replica) = self.replica(account) else {
+            return false;
+        };
+        if self.config.peers.is_empty() || !replica.spells_as_heard() {
+            return false;
+        }
+        let ops = replica.plan_spellings().ops;
+        // A young partition makes no operations yet, nor does one that is about to be read again.
+        let partition = keys::partition_of(account);
+        if self.running(partition).is_some_and(|own| !own.is_young()) {
+            self.write(now, account, ops, &[]);
+        }
+        true
+    }
+
+    fn collect_some(&mut self, now: Now, account: AccountId) -> Remains {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return Remains::Nothing;
         };

@@ -10,16 +10,16 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_crdt::{Incarnation, PartitionId, mutants::broken};
-use whimbrel_mailbox::{AccountId, Effects, Op, Replica, Step};
+use whimbrel_mailbox::{AccountId, BlobName, Effects, Op, Replica, Step};
 use whimbrel_replication::partition::{Entry, Ticket as Asked};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
     Link, Partition, PartitionOwner, Phase, Watch,
     batches::BATCH_BYTES_MAX,
-    bodies::{Naming, blob_of_batch, brought},
+    bodies::{Naming, blob_of_batch, brought, unnamed_by},
     quota::filled,
-    rows::{free_room, push_row},
+    rows::{free_room, released_body, take_state},
     writing::take_shown,
 };
 use crate::{
@@ -49,6 +49,13 @@ impl PartitionOwner {
                     let watched = self.accounts.iter();
                     let watched = watched.filter(|(_, entry)| !entry.watchers.is_empty());
                     self.looked.extend(watched.map(|(account, _)| *account));
+                    let spells = self.accounts.iter().filter(|(_, entry)| {
+                        matches!(&entry.phase, Phase::Running(replica) if replica.spells_as_heard())
+                    });
+                    let spells: Vec<AccountId> = spells.map(|(account, _)| *account).collect();
+                    for account in spells {
+                        self.spell_soon(now, account);
+                    }
                 }
                 self.belong(now);
             }
@@ -466,7 +473,7 @@ impl PartitionOwner {
             Work::State(_) => return,
         };
         let (mut mutations, mut late, mut woken) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut shown, mut stalled) = (Vec::new(), Vec::new());
+        let (mut shown, mut stalled, mut missed) = (Vec::new(), Vec::new(), Vec::new());
         // Mail that was removed elsewhere makes room here.
         let frees = |section: &Section| section.ops.as_ref().is_ok_and(|ops| free_room(ops));
         let room = match applies && sections.iter().all(frees) {
@@ -545,35 +552,40 @@ impl PartitionOwner {
                 replica.note_claims(slot, batch.origin, batch.last(), &known);
             }
             let risen = (replica.epoch() > epoch).then(|| replica.uidvalidity());
-            let mut rows = Vec::new();
-            for (row, value) in replica.take_dirty_state() {
-                push_row(&mut rows, account, &row, value);
-            }
+            let mut rows = take_state(replica, account);
+            let released = rows.iter().filter_map(released_body);
+            let released: Vec<BlobName> = released
+                .filter(|blob| own.lacking.contains_key(blob))
+                .collect();
             let bytes = mutations.iter().chain(&rows).map(Mutation::bytes);
-            let fits = bytes.sum::<usize>() <= BATCH_BYTES_MAX;
+            let fits = bytes.sum::<usize>() <= self.config.foreign_bytes_max;
             let effects = match applied {
                 Ok(effects) if fits => effects,
-                failed => {
+                Ok(_) => {
+                    // It is read again, without this, and takes it in as many commits as it needs. Who looks at it is told then.
+                    entry.phase = Phase::Absent;
+                    self.bytes -= std::mem::take(&mut entry.bytes);
+                    entry.newest = Some(ticket);
+                    entry.wait_until = None;
+                    mutations.extend(own.hold_for_now(account, batch, index));
+                    woken.retain(|of| *of != account);
+                    naming.all(account, all());
+                    continue;
+                }
+                Err(error) => {
                     // Causal order was kept, so that something was lost, here or there. The state is half changed: it is read again at the next start.
-                    let cause = match failed {
-                        Err(error) => error.to_string(),
-                        Ok(_) => "what it changes is more than a commit has room for".into(),
-                    };
                     entry.phase = Phase::Absent;
                     mutations.extend(own.hold(account, batch, index));
                     naming.all(account, all());
-                    stalled.push((
-                        account,
-                        format!(
-                            "batch {} of {:016x}: {cause}",
-                            batch.first,
-                            batch.origin.get()
-                        ),
-                    ));
+                    let (number, origin) = (batch.first, batch.origin.get());
+                    stalled.push((account, format!("batch {number} of {origin:016x}: {error}")));
                     continue;
                 }
             };
             naming.applied(account, brought, replica, &rows);
+            let unnamed = unnamed_by(replica, released);
+            rows.extend(own.names_no_more(account, unnamed.iter().copied()));
+            missed.extend(unnamed);
             mutations.extend(rows);
             shown.push((account, take_shown(replica, account)));
             let bytes = replica.memory_bytes();
@@ -630,6 +642,7 @@ impl PartitionOwner {
         for (account, cause) in stalled {
             self.stall(account, &cause);
         }
+        self.missed_no_more(partition, missed);
         // Before anything is told that was not there a moment ago: what others were heard of now is below it.
         self.hear(now, partition);
         for (account, late, hidden) in late {

@@ -9,7 +9,7 @@
 //!
 //! Steps: the rows of one account are handled at once, as when it is loaded; of all else at most a page.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use whimbrel_crdt::{PartitionId, mutants::broken};
@@ -21,7 +21,7 @@ use super::{
     bodies::unnamed_by,
     foreign::Told,
     keys,
-    rows::{drop_coming, push_row},
+    rows::{blob_name, drop_coming, holder, push_row},
     state::{PAGE_BYTES, Paging as Pages},
     unjoined::Unjoined,
 };
@@ -67,8 +67,8 @@ pub(super) struct Coming {
     theirs: Vec<(RowKey, Vec<u8>)>,
     /// The page that is being read: another is of an earlier attempt.
     reading: Ticket,
-    /// Content rows that messages here name.
-    known: BTreeSet<MessageId>,
+    /// Content rows that messages here name, with the bodies in them.
+    known: BTreeMap<MessageId, BlobName>,
     /// The commit with the last copied contents.
     after: Option<Ticket>,
     /// Bodies that it holds, and that may not be here. Asked for when it is durable: one that is here for another's sake may go until then.
@@ -148,7 +148,7 @@ impl PartitionOwner {
         let range = keys::coming_of(joining.joined.state, keys::loaded_range(account));
         let known = own.iter().flat_map(|replica| replica.contents());
         let coming = Coming {
-            known: known.map(|(origin, _)| origin).collect(),
+            known: known.collect(),
             own,
             theirs: Vec::new(),
             reading: Ticket(0),
@@ -312,8 +312,13 @@ impl PartitionOwner {
         coming.copied = page.end;
         let mut mutations = Vec::with_capacity(rows.len() * 4);
         for (key, origin, blob, value) in rows {
-            // A message that is known here keeps its record, which names a body, and so its content row: one that was imported may have another body there.
-            if !coming.known.contains(&origin) {
+            // One that was imported may have another body there: the join takes the greater one.
+            let known = coming.known.get(&origin);
+            if known.is_none_or(|known| *known < blob) {
+                mutations.extend(known.map(|known| Mutation::Release {
+                    blob: blob_name(known),
+                    holder: holder(account, origin),
+                }));
                 self.lacked.insert((blob, entry.partition));
                 mutations.extend(own.lack(blob, &[account].into(), ticket));
                 coming.wanted.push(blob);

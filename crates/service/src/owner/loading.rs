@@ -666,6 +666,10 @@ impl PartitionOwner {
                     replica.plan_late(&at, &peers).ops
                 }
             };
+            // Alone, this node's spelling is the only one.
+            if ops.is_empty() && !self.config.peers.is_empty() {
+                ops = replica.plan_spellings().ops;
+            }
         }
         if replica.epoch() > 0 {
             // The directory may have missed it.
@@ -674,6 +678,7 @@ impl PartitionOwner {
         }
         let is_young = own.is_young();
         self.counted.accounts_loads += 1;
+        let spells = replica.spells_as_heard();
         let hidden = replica.hidden() > 0;
         entry.phase = Phase::Running(Box::new(replica));
         let waiting = std::mem::take(&mut entry.waiting);
@@ -687,6 +692,9 @@ impl PartitionOwner {
         if hidden {
             // Removed before the last stop, and not yet collected.
             self.collect_soon(now, account);
+        }
+        if spells {
+            self.spell_soon(now, account);
         }
         self.write_rows(account, Room::Ordinary, first.into_iter().map(Some));
         self.write(now, account, ops, &[]);

@@ -85,6 +85,8 @@ pub struct Config {
     pub lead: u32,
     /// Messages that one call moves or removes: [`MESSAGES_PER_CALL_MAX`]. Not a key: smaller ones are for tests of what is cut.
     pub messages_per_call_max: usize,
+    /// Bytes of rows that another node's batch changes in one commit. Not a key: smaller ones are for tests of what is cut.
+    pub foreign_bytes_max: usize,
     /// How long a removed message's bytes stay, in seconds, so that a session which is reading them can end. `storage.collect_after`.
     pub collect_after_seconds: u64,
     /// The other members of its partitions, and their slots: nothing is forgotten before all of them have it. Empty: this node is alone.
@@ -147,6 +149,7 @@ impl Default for Config {
             round: 0,
             lead: LEAD,
             messages_per_call_max: MESSAGES_PER_CALL_MAX,
+            foreign_bytes_max: batches::BATCH_BYTES_MAX,
             collect_after_seconds: 60,
             peers: BTreeMap::new(),
             holders: Holders::default(),

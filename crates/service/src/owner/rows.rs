@@ -1,7 +1,7 @@
 //! What the rows and operations of an account mean to the store: mutations, and references to blobs.
 
 use bytes::Bytes;
-use whimbrel_mailbox::{AccountId, Flag, Flags, MessageId, Op, RowKey};
+use whimbrel_mailbox::{AccountId, Flag, Flags, MessageId, Op, Replica, RowKey};
 use whimbrel_storage::Mutation;
 
 use super::keys;
@@ -51,6 +51,32 @@ pub(super) fn push_row(
             });
         }
         None => mutations.push(Mutation::Delete { key }),
+    }
+}
+
+/// The rows of an account that must be in the write of the operations that changed them.
+pub(super) fn take_state(replica: &mut Replica, account: AccountId) -> Vec<Mutation> {
+    let mut mutations = Vec::new();
+    for (row, value) in replica.take_dirty_state() {
+        push_row(&mut mutations, account, &row, value);
+    }
+    for (origin, blob) in replica.take_replaced() {
+        mutations.push(Mutation::Release {
+            blob: blob_name(&blob),
+            holder: holder(account, origin),
+        });
+    }
+    mutations
+}
+
+/// The body whose hold a row of an account ends.
+pub(super) fn released_body(row: &Mutation) -> Option<whimbrel_mailbox::BlobName> {
+    match row {
+        Mutation::Release { blob, .. } => Some(whimbrel_mailbox::BlobName {
+            hash: blob.hash.0,
+            upload: blob.upload.0,
+        }),
+        _ => None,
     }
 }
 

@@ -6,11 +6,15 @@
 //! that, and is held here with all that it rests on.
 //!
 //! What is held lies on disk, however much it is; of the account a number is in memory.
+//!
+//! What another node's batch changes may be more than one commit has room for: rows are greater here than where it was made, by keywords of which its maker had not heard. Then its part is
+//! held, too, and applied at once in as many commits as it needs. Each has the rows of some messages and, in the held row, the operations that are left: a crash between two
+//! of them leaves an account that goes on with these (docs/decisions/0091).
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
-use whimbrel_crdt::{Batch, Incarnation, VersionVector};
-use whimbrel_mailbox::{AccountId, Op, Peers, Replica, Step};
+use whimbrel_crdt::{Batch, Incarnation, PartitionId, VersionVector, mutants::broken};
+use whimbrel_mailbox::{AccountId, Cut, Op, Peers, Replica, Step};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
@@ -19,7 +23,7 @@ use super::{
     bodies::{blob_of_batch, unnamed_by},
     foreign::of_slot,
     keys,
-    rows::{blob_name, push_row},
+    rows::{blob_name, free_room, take_state},
     writing::take_shown,
 };
 use crate::{
@@ -28,6 +32,12 @@ use crate::{
     machine::{Note, Now, Output},
 };
 
+/// Bytes of a held row beside its operations and the names of bodies: the key, numbers, and a version vector.
+const HELD_BYTES: usize = 64 << 10;
+
+/// Bytes that a body's name takes in a held row beside the name, and its hold or release.
+const BLOB_BYTES: usize = 256;
+
 /// An account that cannot go on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stalled {
@@ -35,6 +45,8 @@ pub(super) struct Stalled {
     next: u64,
     /// It was tried since the start.
     pub(super) tried: bool,
+    /// Nothing is wrong with it: what is held needs more than one commit.
+    is_cut: bool,
 }
 
 /// A part of a batch that is held.
@@ -63,6 +75,13 @@ impl Held {
         minicbor::decode(bytes).map_err(|error| format!("what is held cannot be read: {error}"))
     }
 
+    fn row(&self, key: Bytes) -> Mutation {
+        Mutation::Put {
+            key,
+            value: log::encode(self).into(),
+        }
+    }
+
     /// A hold of its bodies under this key, or its end.
     fn references(
         &self,
@@ -80,8 +99,11 @@ impl Held {
 pub(super) fn stalled_of_row(key: &[u8], value: &[u8]) -> Option<(AccountId, Stalled)> {
     let account = log::stalled_of_key(key)?;
     let next = u64::from_be_bytes(value.try_into().ok()?);
-    let tried = false;
-    Some((account, Stalled { next, tried }))
+    let stalled = Stalled {
+        next,
+        ..Stalled::default()
+    };
+    Some((account, stalled))
 }
 
 /// The bodies that a held row holds, under its key.
@@ -104,8 +126,25 @@ pub(super) fn released(key: &Bytes, value: &[u8]) -> Vec<Mutation> {
 impl Own {
     /// Keeps the section of the batch whose first operation has this index, for later. From now on the account is stalled.
     pub(super) fn hold(&mut self, account: AccountId, batch: &Batch, index: u32) -> Vec<Mutation> {
+        let mutations = self.keep(account, batch, index);
+        self.stalled.entry(account).or_default().tried = true;
+        mutations
+    }
+
+    /// The same, until the commit is durable: then it is applied ([`PartitionOwner::resume_on`]).
+    pub(super) fn hold_for_now(
+        &mut self,
+        account: AccountId,
+        batch: &Batch,
+        index: u32,
+    ) -> Vec<Mutation> {
+        let mutations = self.keep(account, batch, index);
+        self.stalled.entry(account).or_default().is_cut = true;
+        mutations
+    }
+
+    fn keep(&mut self, account: AccountId, batch: &Batch, index: u32) -> Vec<Mutation> {
         let stalled = self.stalled.entry(account).or_default();
-        stalled.tried = true;
         let mut sections = batch.indexed_sections();
         let Some((_, section)) = sections.find(|(first, _)| *first == index) else {
             return Vec::new();
@@ -127,10 +166,7 @@ impl Own {
         stalled.next += 1;
         let mut mutations =
             held.references(&key, |blob, holder| Mutation::Reference { blob, holder });
-        mutations.push(Mutation::Put {
-            key,
-            value: log::encode(&held).into(),
-        });
+        mutations.push(held.row(key));
         mutations.push(Mutation::Put {
             key: log::stalled_key(account),
             value: Bytes::copy_from_slice(&stalled.next.to_be_bytes()),
@@ -159,6 +195,16 @@ impl PartitionOwner {
             "account {account} is stalled until the next start: {cause}"
         ))));
         self.drop_account(account, Failure::Temporary);
+    }
+
+    /// A commit is durable: accounts whose part of it is held until then are read again, and take it.
+    pub(super) fn resume_on(&mut self, partition: PartitionId) {
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        if own.stalled.values().any(|of| !of.tried) {
+            self.load_unlooked(partition);
+        }
     }
 
     /// The rows of a stalled account were read: what is held is applied, in its order.
@@ -194,19 +240,48 @@ impl PartitionOwner {
         }
     }
 
-    /// Applies what one row holds; it goes in the same commit.
+    /// Applies what one row holds, in as many commits as it needs; it goes in the last of them.
     fn apply_held(&mut self, account: AccountId, key: Bytes, value: &[u8]) -> Result<(), String> {
-        let held = Held::decode(value)?;
+        let mut held = Held::decode(value)?;
         let ops = Op::decode_all(&held.ops).map_err(|error| error.to_string())?;
-        let ops = of_slot(ops, self.config.slot_of(held.origin))?;
+        let mut ops = of_slot(ops, self.config.slot_of(held.origin))?;
+        while !ops.is_empty() {
+            ops = self.apply_some(account, &key, &mut held, ops)?;
+        }
+        Ok(())
+    }
+
+    /// One commit of what a row holds. Gives what is left, which the row then holds.
+    fn apply_some(
+        &mut self,
+        account: AccountId,
+        key: &Bytes,
+        held: &mut Held,
+        ops: Vec<Op>,
+    ) -> Result<Vec<Op>, String> {
         let Some(entry) = self.accounts.get_mut(&account) else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         let (Phase::Resuming(replica), Some(Partition::Running(own))) =
             (&mut entry.phase, self.partitions.get_mut(&entry.partition))
         else {
-            return Ok(());
+            return Ok(Vec::new());
         };
+        // What is left is written beside it.
+        let blobs = held.blobs.iter().map(|name| name.len() + BLOB_BYTES);
+        let besides = HELD_BYTES + held.ops.len() + blobs.sum::<usize>();
+        let bytes_max = self.config.foreign_bytes_max.saturating_sub(besides);
+        let Cut { ops, done, rest } = replica.cut(ops, bytes_max);
+        let rest = if broken("rest-is-lost") {
+            Vec::new()
+        } else {
+            rest
+        };
+        let room = match free_room(&ops) {
+            true => Room::Frees,
+            false => Room::Ordinary,
+        };
+        replica.follow_epoch(Op::epoch_of_all(&ops));
         let blobs = held.blobs.iter().filter_map(|name| blob_of_batch(name));
         blobs
             .filter(|blob| own.lacking.contains_key(blob))
@@ -226,20 +301,27 @@ impl PartitionOwner {
             .map_err(|error| error.to_string())?;
         // As of one that was loaded: rows may say so of other accounts alone.
         own.lacking.hold_back(account, replica.lacking());
-        let mut mutations = Vec::new();
-        for (row, value) in replica.take_dirty_state() {
-            push_row(&mut mutations, account, &row, value);
+        let mut mutations = take_state(replica, account);
+        if rest.is_empty() {
+            // Not before the rows hold the bodies.
+            let release = |blob, holder| Mutation::Release { blob, holder };
+            mutations.extend(held.references(key, release));
+            mutations.push(Mutation::Delete { key: key.clone() });
+        } else {
+            // One that was cut is in both parts, under its number.
+            held.first += done as u64;
+            held.hlc += done as u64;
+            held.count -= done as u32;
+            held.ops = Op::encode_all(&rest);
+            mutations.push(held.row(key.clone()));
         }
-        // Not before the rows hold the bodies.
-        mutations.extend(held.references(&key, |blob, holder| Mutation::Release { blob, holder }));
-        mutations.push(Mutation::Delete { key });
         if mutations.iter().map(Mutation::bytes).sum::<usize>() > BATCH_BYTES_MAX {
             return Err("what it changes is more than a commit has room for".into());
         }
         let shown = take_shown(replica, account);
-        self.write_rows(account, Room::Ordinary, [mutations]);
-        self.write_rows(account, Room::Ordinary, shown.into_iter().map(Some));
-        Ok(())
+        self.write_rows(account, room, [mutations]);
+        self.write_rows(account, room, shown.into_iter().map(Some));
+        Ok(rest)
     }
 
     /// Nothing is held any more.
@@ -254,13 +336,15 @@ impl PartitionOwner {
         let Phase::Resuming(replica) = std::mem::replace(&mut entry.phase, Phase::Absent) else {
             return;
         };
-        own.stalled.remove(&account);
+        let was = own.stalled.remove(&account).unwrap_or_default();
         let gone = Mutation::Delete {
             key: log::stalled_key(account),
         };
-        self.out.push_back(Output::Log(Note::Warning(format!(
-            "account {account} goes on: all that was held for it is applied"
-        ))));
+        if !was.is_cut {
+            self.out.push_back(Output::Log(Note::Warning(format!(
+                "account {account} goes on: all that was held for it is applied"
+            ))));
+        }
         // What was held might have named more.
         let unnamed = unnamed_by(&replica, own.lacking_of(account));
         let rows = own.names_no_more(account, unnamed.iter().copied());

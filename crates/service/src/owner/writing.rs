@@ -10,7 +10,7 @@ use super::{
     foreign::Told,
     keys,
     quota::filled,
-    rows::{free_room, named_blob, push_row},
+    rows::{free_room, named_blob, push_row, take_state},
 };
 use crate::{
     api::Failure,
@@ -129,10 +129,7 @@ impl PartitionOwner {
                 };
                 sealed = Some(own.log.seal(&reserved, vec![section], blobs).1);
             }
-            let mut mutations = Vec::new();
-            for (row, value) in replica.take_dirty_state() {
-                push_row(&mut mutations, account, &row, value);
-            }
+            let mut mutations = take_state(replica, account);
             let shown = take_shown(replica, account);
             let bytes = |rows: &[Mutation]| rows.iter().map(Mutation::bytes).sum::<usize>();
             let entry_bytes = sealed.as_ref().map_or(0, Commit::bytes);
@@ -349,6 +346,7 @@ impl PartitionOwner {
         }
         if done && !reset {
             self.spread_on(partition);
+            self.resume_on(partition);
         }
         if reset {
             self.reset(now, partition);

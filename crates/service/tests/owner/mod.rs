@@ -2,6 +2,7 @@
 mod batches;
 mod collection;
 mod confirm;
+mod cut;
 mod elsewhere;
 mod foreign;
 mod imports;

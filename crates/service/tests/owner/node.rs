@@ -45,6 +45,8 @@ pub(crate) struct Node {
     pub(crate) full: bool,
     /// Its disk takes nothing.
     pub(crate) away: bool,
+    /// It takes so many commits more, and then nothing.
+    pub(crate) commits_left: Option<usize>,
     /// It takes no batch that the node has made.
     pub(crate) refuses_own: bool,
     /// Commits that it has not taken.
@@ -94,6 +96,7 @@ impl Node {
             warnings: Vec::new(),
             full: false,
             away: false,
+            commits_left: None,
             refuses_own: false,
             refused: 0,
             slow: None,
@@ -110,6 +113,7 @@ impl Node {
     pub(crate) fn commit(&mut self, commit: Commit) {
         let bytes = commit.bytes();
         assert!(bytes <= COMMIT_BYTES_MAX, "a commit of {bytes} bytes");
+        self.commits_left = self.commits_left.map(|left| left.saturating_sub(1));
         let partition = self.partition;
         let entry = commit.entry.as_ref();
         let is_own = entry.is_some_and(|of| of.origin.0 == self.config.origin.get());
@@ -235,7 +239,8 @@ impl Node {
         let entry = commit.entry.as_ref();
         let is_own = entry.is_some_and(|of| of.origin.0 == self.config.origin.get());
         let is_full = self.full && commit.room == Room::Ordinary;
-        !(self.away || is_full || is_own && self.refuses_own)
+        let is_away = self.away || self.commits_left == Some(0);
+        !(is_away || is_full || is_own && self.refuses_own)
     }
 
     pub(crate) fn read_error(&self) -> StoreError {

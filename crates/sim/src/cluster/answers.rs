@@ -19,11 +19,14 @@ use crate::client;
 use whimbrel_testkit::Rng;
 
 impl Plan {
-    /// In every third seed what names several messages is done in parts.
+    /// In every third seed what names several messages is done in parts; in others, what another node did.
     pub(super) fn with_parts(mut self) -> Self {
         let mut rng = Rng::new(self.seed ^ 0x009a_2750_0000);
         if rng.one_in(3) {
             self.messages_per_call_max = usize::try_from(rng.between(1, 3)).unwrap_or(1);
+        }
+        if rng.one_in(4) {
+            self.foreign_bytes_max = usize::try_from(rng.between(512, 3_000)).unwrap_or(512);
         }
         self
     }

@@ -33,6 +33,28 @@ pub(super) fn text(body: u32) -> Bytes {
     text.into()
 }
 
+/// A message's bytes, its date, and what lies beside it.
+pub(super) type Given = (Bytes, Date, Bytes);
+
+/// What a message is.
+pub(super) fn first(body: u32) -> Given {
+    (text(body), date(body), content(body))
+}
+
+/// What a source gives when it is asked again: other words of the same length, received one second later. Of small messages only, which nobody reads by bytes.
+pub(super) fn other(body: u32) -> Given {
+    let (text, date) = (format!("Message {body}"), date(body));
+    let date = Date {
+        seconds: date.seconds + 1,
+        ..date
+    };
+    let content = Content {
+        prefix: Bytes::new(),
+        summary: text.clone().into(),
+    };
+    (text.into(), date, content.encode())
+}
+
 /// When it was received: no two of some thousands that are near each other have one date, and zones lie on both sides of Greenwich.
 pub(super) fn date(body: u32) -> Date {
     const NOON: i64 = 1_000_036_800;

@@ -12,7 +12,7 @@ use whimbrel_service::{
 
 use super::{
     MS, SECOND, Uids, World,
-    bodies::{content, date, text},
+    bodies::{Given, content, date, first, text},
     is_keeping,
     movers::Knows,
     queries::More,
@@ -581,7 +581,7 @@ impl World {
 
     /// With its body uploaded.
     pub(super) fn new_mail(&mut self, node: usize, body: u32) -> Option<NewMail> {
-        self.new_mail_called(node, body, None)
+        self.new_mail_called(node, body, None, first(body))
     }
 
     /// The same; its upload is called so, if that can be.
@@ -590,16 +590,17 @@ impl World {
         node: usize,
         body: u32,
         called: Option<UploadId>,
+        (text, date, content): Given,
     ) -> Option<NewMail> {
         let node = &mut self.members[node].node;
-        let blob = node.upload_as(called, text(body))?;
+        let blob = node.upload_as(called, text)?;
         Some(NewMail {
             flags: client::flags(&BTreeSet::new()),
-            date: date(body),
+            date,
             size: body,
             open_end: false,
             blob,
-            content: content(body),
+            content,
         })
     }
 

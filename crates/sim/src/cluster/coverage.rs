@@ -23,7 +23,7 @@ pub fn overlooks(coverage: &BTreeMap<&'static str, u64>) -> bool {
 }
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 144] = [
+pub const COVERAGE: [&str; 146] = [
     "cluster: looked at a guest",
     "cluster: APPEND",
     "cluster: APPEND of several",
@@ -67,6 +67,7 @@ pub const COVERAGE: [&str; 144] = [
     "cluster: batches",
     "cluster: burst",
     "cluster: changes since a MODSEQ",
+    "cluster: checked against whole logs",
     "cluster: claims made again",
     "cluster: claims made by takeovers",
     MOVED,
@@ -93,6 +94,7 @@ pub const COVERAGE: [&str; 144] = [
     "cluster: full disk",
     "cluster: import",
     "cluster: import again",
+    "cluster: import again, with other bytes",
     "cluster: import of several",
     "cluster: known UIDs",
     "cluster: latencies of regions",

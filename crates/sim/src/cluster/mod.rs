@@ -145,6 +145,8 @@ pub struct Plan {
     pub disks: Disks,
     /// Messages that one call moves or removes ([`owner::Config::messages_per_call_max`]).
     pub messages_per_call_max: usize,
+    /// Bytes of rows that a batch of another node changes in one commit ([`owner::Config::foreign_bytes_max`]).
+    pub foreign_bytes_max: usize,
 }
 
 impl Plan {
@@ -210,6 +212,7 @@ impl Plan {
             doors: 0,
             disks: Disks::Own,
             messages_per_call_max: MESSAGES_PER_CALL_MAX,
+            foreign_bytes_max: owner::Config::default().foreign_bytes_max,
         }
         .with_leaving()
         .with_doors()
@@ -358,6 +361,7 @@ impl World {
             windows,
             collect_after_seconds: 2,
             messages_per_call_max: plan.messages_per_call_max,
+            foreign_bytes_max: plan.foreign_bytes_max,
             accounts_bytes_max: if plan.tiny_memory { 1 } else { 64 << 20 },
             ..owner::Config::default()
         };
@@ -374,6 +378,7 @@ impl World {
                     windows,
                     collect_after_seconds: rng.between(1, 3),
                     messages_per_call_max: plan.messages_per_call_max,
+                    foreign_bytes_max: plan.foreign_bytes_max,
                     accounts_bytes_max: if plan.tiny_memory { 1 } else { 64 << 20 },
                     ..owner::Config::default()
                 };
@@ -742,6 +747,7 @@ impl World {
             wait *= 2;
         }
         self.nothing_lost()?;
+        self.stored_holds()?;
         self.removals_hold()?;
         self.names_hold()?;
         self.statuses_hold()?;

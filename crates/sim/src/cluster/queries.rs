@@ -11,9 +11,10 @@ use whimbrel_service::{
 
 use super::{
     Plan, World,
+    bodies::{REAL_FROM, first, other},
     clients::{What, flag, mailbox},
     is_keeping,
-    losses::Acked,
+    losses::{Acked, Disks},
     names::Did,
 };
 use whimbrel_testkit::Rng;
@@ -45,6 +46,8 @@ pub(super) struct Queries {
     rng: Rng,
     /// What was brought from elsewhere, each with the entry that stands for it there.
     imported: Vec<(AccountId, EntryId, u32)>,
+    /// Those that came a second time with other bytes and another date.
+    otherwise: BTreeSet<(AccountId, u32)>,
 }
 
 impl Queries {
@@ -52,7 +55,13 @@ impl Queries {
         Queries {
             rng: Rng::new(plan.seed ^ 0x00a5_ced0_0000),
             imported: Vec::new(),
+            otherwise: BTreeSet::new(),
         }
+    }
+
+    /// Whether two nodes may have brought this message with different bytes.
+    pub(super) fn came_otherwise(&self, account: AccountId, body: u32) -> bool {
+        self.otherwise.contains(&(account, body))
     }
 }
 
@@ -189,7 +198,24 @@ impl World {
                 new.push((account, id, self.next_body));
                 (id, self.next_body)
             };
-            let mut mail = self.new_mail_called(node, body, Some(import_upload(id, account)))?;
+            // Where no disk is lost: what only that has may be the one that all show, and nobody has it then.
+            let is_whole = !self.plan.loses
+                && self.plan.disks == Disks::Own
+                && self.plan.membership == 0
+                && self.plan.leaves == 0;
+            // Some nodes bring some messages otherwise. It draws nothing, so that the other histories stay as they are.
+            let is_other = (u64::from(body) + node as u64) % 2 == 1;
+            let otherwise = again && is_whole && body < REAL_FROM && is_other;
+            let given = match otherwise {
+                true => other(body),
+                false => first(body),
+            };
+            let upload = Some(import_upload(id, account));
+            let mut mail = self.new_mail_called(node, body, upload, given)?;
+            if otherwise {
+                self.queries.otherwise.insert((account, body));
+                self.note("cluster: import again, with other bytes");
+            }
             // Imported twice at once they are set twice, which one who clears them need not know.
             if !is_keeping(account) {
                 flag(&mut mail, rng);

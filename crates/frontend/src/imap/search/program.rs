@@ -471,7 +471,7 @@ impl Node {
             Node::Flag(flag) => facts.row.map(|row| row.flags.contains(flag)),
             Node::Keyword(keyword) => facts
                 .row
-                .map(|row| row.flags.keywords().binary_search(keyword).is_ok()),
+                .map(|row| row.flags.contains(&Flag::Keyword(keyword.clone()))),
             Node::Larger(size) => facts.row.map(|row| u64::from(row.size) > *size),
             Node::Smaller(size) => facts.row.map(|row| u64::from(row.size) < *size),
             // "disregarding time and timezone" (RFC 9051, 6.4.4).

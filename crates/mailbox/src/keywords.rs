@@ -1,0 +1,224 @@
+//! The keywords that an account's records have: which registers they are, and how each is spelled.
+//!
+//! All spellings of a keyword are one register. Each dot of a register has the spelling that its operation named, and a message is shown with that of its least
+//! dot: so what is shown hangs on what was done, not on the order in which a replica heard of it (docs/decisions/0090).
+//!
+//! The numbers of registers and spellings are of this replica, for this run: rows have the text.
+
+use std::collections::BTreeMap;
+
+use whimbrel_crdt::mutants::broken;
+
+use crate::{Flags, Keyword, MessageId, Op, Plan, Replica, record::FIRST_KEYWORD};
+
+/// Messages whose keywords are said anew at a time: it is done once, beside all else.
+const SPELLED_PER_OP_MAX: usize = 256;
+/// Bytes of what that changes, at a time.
+const SPELLED_BYTES_MAX: usize = 1 << 20;
+
+/// How a dot of a keyword is spelled, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Spelling(u32);
+
+impl Spelling {
+    /// Of flags that are no keywords.
+    pub(crate) const NONE: Self = Self(0);
+    /// A row of an earlier version says so, which kept for all dots of a keyword the spelling that this replica had heard first.
+    const AS_HEARD: u32 = 1 << 31;
+
+    /// Whether it is what the dot's operation named.
+    pub(crate) fn is_exact(self) -> bool {
+        self.0 & Self::AS_HEARD == 0
+    }
+
+    /// The number of the text.
+    pub(crate) fn text(self) -> u32 {
+        self.0 & !Self::AS_HEARD
+    }
+
+    fn index(self) -> usize {
+        self.text() as usize
+    }
+}
+
+/// The register of a flag, and its spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Register {
+    pub(crate) flag: u32,
+    pub(crate) spelling: Spelling,
+}
+
+/// All of an account.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keywords {
+    /// By the number of the spelling, with the register.
+    spelled: Vec<(Keyword, u32)>,
+    /// Spellings of one register are neighbours.
+    numbers: BTreeMap<Keyword, u32>,
+    registers: u32,
+}
+
+impl Keywords {
+    /// The register of a keyword, and of this spelling; given numbers if it has none.
+    pub(crate) fn add(&mut self, keyword: &Keyword, is_exact: bool) -> Register {
+        let known = self.numbers.get(keyword).copied();
+        let as_first = broken("first-spelling-stays").then(|| self.near(keyword));
+        let number = match as_first.flatten().or(known) {
+            Some(number) => number,
+            None => {
+                let flag = self.find(keyword).unwrap_or_else(|| {
+                    self.registers += 1;
+                    FIRST_KEYWORD + self.registers - 1
+                });
+                let number = self.spelled.len() as u32;
+                self.spelled.push((keyword.clone(), flag));
+                self.numbers.insert(keyword.clone(), number);
+                number
+            }
+        };
+        let heard = if is_exact { 0 } else { Spelling::AS_HEARD };
+        Register {
+            flag: self.spelled[number as usize].1,
+            spelling: Spelling(number | heard),
+        }
+    }
+
+    /// The register of a keyword, however it is spelled.
+    pub(crate) fn find(&self, keyword: &Keyword) -> Option<u32> {
+        let number = self.near(keyword)?;
+        Some(self.spelled[number as usize].1)
+    }
+
+    /// A known spelling of the keyword. They are neighbours on either side: this one may be before those that are known, between them, or behind.
+    fn near(&self, keyword: &Keyword) -> Option<u32> {
+        let behind = self.numbers.range(keyword..).next();
+        let before = self.numbers.range(..keyword).next_back();
+        let mut near = [behind, before].into_iter().flatten();
+        let (_, number) = near.find(|(known, _)| known.same(keyword))?;
+        Some(*number)
+    }
+
+    /// The text.
+    pub(crate) fn keyword(&self, spelling: Spelling) -> &Keyword {
+        &self.spelled[spelling.index()].0
+    }
+
+    /// What another replica's spellings are here: to be asked with [`Translation::of`].
+    pub(crate) fn translate(&mut self, other: &Self) -> Translation {
+        let spelled = other.spelled.iter();
+        Translation(
+            spelled
+                .map(|(keyword, _)| self.add(keyword, true))
+                .collect(),
+        )
+    }
+}
+
+/// Another replica's spellings.
+pub(crate) struct Translation(Vec<Register>);
+
+impl Translation {
+    /// The register and the spelling here; whether it is exact is said by the other's.
+    pub(crate) fn of(&self, spelling: Spelling) -> Register {
+        let here = self.0[spelling.index()];
+        Register {
+            spelling: Spelling(here.spelling.0 | (spelling.0 & Spelling::AS_HEARD)),
+            ..here
+        }
+    }
+}
+
+impl Replica {
+    /// Remembers whether a row of an earlier version has said how a keyword of the record is spelled.
+    pub(crate) fn note_spelling(&mut self, slot: u32) {
+        if self.records[slot].is_spelled_as_heard() {
+            self.as_heard.insert(slot);
+        } else if !self.as_heard.is_empty() {
+            self.as_heard.remove(&slot);
+        }
+    }
+
+    /// Takes what rows of an earlier version say by the order in which this replica had heard of it from one that has carried out the same log. For the check of a store.
+    pub fn spell_as(&mut self, other: &Self) {
+        let here = self.keywords.translate(&other.keywords);
+        for slot in std::mem::take(&mut self.as_heard) {
+            let Some(record) = self.records.get_mut(slot) else {
+                continue;
+            };
+            let theirs = other
+                .by_id
+                .get(&record.id)
+                .map(|slot| &other.records[*slot]);
+            for entry in &mut record.flags {
+                let flag = self.keywords.keyword(entry.spelling);
+                let said = theirs.into_iter().flat_map(|record| &record.flags);
+                let mut said = said.filter(|of| of.dot == entry.dot && of.flag >= FIRST_KEYWORD);
+                let same = said.find(|of| other.keywords.keyword(of.spelling).same(flag));
+                if let (false, Some(of)) = (entry.spelling.is_exact(), same) {
+                    entry.spelling = here.of(of.spelling).spelling;
+                }
+            }
+            self.note_spelling(slot);
+        }
+    }
+
+    /// Whether a message that is shown is among those of [`Self::plan_spellings`].
+    pub fn spells_as_heard(&self) -> bool {
+        let mut slots = self.as_heard.iter();
+        slots.any(|slot| self.records[*slot].shown != 0)
+    }
+
+    /// STORE of what rows of an earlier version say of keywords, as it is shown: each replica had kept the spelling that it heard first. Once every one that shows
+    /// something has said it anew, all show the same. A part of it: apply, and plan again, until it is empty.
+    pub fn plan_spellings(&self) -> Plan<()> {
+        let shown = |slot: &&u32| {
+            let record = &self.records[**slot];
+            record.alive() && record.shown != 0
+        };
+        let slots = self.as_heard.iter().filter(shown).copied();
+        let mut slots: Vec<u32> = slots.take(SPELLED_PER_OP_MAX).collect();
+        slots.truncate(self.first_within(&slots, SPELLED_BYTES_MAX));
+        let mut groups: BTreeMap<Flags, Vec<MessageId>> = BTreeMap::new();
+        for slot in slots {
+            let record = &self.records[slot];
+            let heard = record.flags.iter().filter(|of| !of.spelling.is_exact());
+            let shown = heard.filter_map(|of| Some((of.flag, record.spelling(of.flag)?)));
+            let set: Flags = shown
+                .map(|(flag, spelling)| self.flag(flag, spelling))
+                .collect();
+            groups.entry(set).or_default().push(record.id);
+        }
+        let op = |(set, messages)| Op::Store {
+            messages,
+            set,
+            clear: Flags::none(),
+            rescue: false,
+        };
+        Plan {
+            ops: groups.into_iter().map(op).collect(),
+            outcome: (),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_a_keyword_are_one_register() {
+        let mut keywords = Keywords::default();
+        let mut add = |text| keywords.add(&Keyword::new(text).unwrap(), true);
+        let all = ["junk", "Junk", "JUNK", "jUNK", "Junk2", "JUN", "$Junk"].map(&mut add);
+        let flags = all.map(|register| register.flag - FIRST_KEYWORD);
+        assert_eq!(flags, [0, 0, 0, 0, 1, 2, 3]);
+        let find = |text| keywords.find(&Keyword::new(text).unwrap());
+        assert_eq!(find("jUnK"), Some(FIRST_KEYWORD));
+        assert_eq!(find("junk3"), None);
+        let texts = all.map(|register| keywords.keyword(register.spelling).as_str().to_owned());
+        assert_eq!(
+            texts,
+            ["junk", "Junk", "JUNK", "jUNK", "Junk2", "JUN", "$Junk"]
+        );
+    }
+}
