@@ -6,6 +6,8 @@
 //! - After a commit that failed for good, or an [`Output::Fatal`], the machine is never called again and nothing that it
 //!   still wanted to say is said: the node stops.
 
+mod reading;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     future::Future,
@@ -15,7 +17,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use whimbrel_cluster::Handle;
 use whimbrel_crdt::{Hash, Incarnation};
@@ -24,7 +25,7 @@ use whimbrel_service::{
     admin::AdminReply,
     api::Reply,
     log::store_partition,
-    machine::{Building, Input, Machine, Note, Output, RequestId, Ticket},
+    machine::{Input, Machine, Note, Output, RequestId, Ticket},
     peers::{
         Entry, Frame, LogEnd, Page, PeerInput, PeerOutput, Snapshot, Stream,
         state::{Fixing, LOOKED_AT},
@@ -581,37 +582,6 @@ where
         Ok(())
     }
 
-    /// Reads from the store beside the machine.
-    fn read(
-        &self,
-        ticket: Ticket,
-        reading: impl Future<Output = Result<PeerInput, StoreError>> + Send + 'static,
-    ) {
-        let shared = Arc::clone(&self.shared);
-        let pages = self.to_pages.clone();
-        let work = self.shared.board.work().begin();
-        let guard = self.stops();
-        tokio::spawn(async move {
-            let _guard = guard;
-            let Ok(_place) = shared.loads.acquire().await else {
-                return;
-            };
-            let input = match reading.await {
-                Ok(input) => Input::Peer(input),
-                Err(error) if error.stops_node() => {
-                    (shared.fatal)(&format!("reading a log failed: {error}"));
-                    return;
-                }
-                Err(error) => {
-                    metrics::fault(Fault::Load);
-                    Input::LoadFailed(ticket, error)
-                }
-            };
-            // The machine is gone only when the node stops.
-            let _ = pages.send((input, work)).await;
-        });
-    }
-
     fn commit(&mut self, ticket: Ticket, commit: Commit) {
         let log = commit
             .entry
@@ -627,81 +597,6 @@ where
             outcome,
             began,
             _work: self.shared.board.work().begin(),
-        });
-    }
-
-    fn build(&self, ticket: Ticket, building: Building) {
-        let shared = Arc::clone(&self.shared);
-        let (pages, work) = (self.to_pages.clone(), self.shared.board.work().begin());
-        let guard = self.stops();
-        tokio::spawn(async move {
-            let Ok(_place) = shared.loads.acquire().await else {
-                return;
-            };
-            let built = tokio::task::spawn_blocking(move || {
-                let _guard = guard;
-                Input::Built(ticket, building.run())
-            });
-            // One that panicked has stopped the node. The machine is gone only then, too.
-            if let Ok(built) = built.await {
-                let _ = pages.send((built, work)).await;
-            }
-        });
-    }
-
-    fn load(&self, ticket: Ticket, partition: PartitionId, from: Vec<u8>, to: Vec<u8>) {
-        let shared = Arc::clone(&self.shared);
-        let pages = self.to_pages.clone();
-        let work = self.shared.board.work().begin();
-        let guard = self.stops();
-        tokio::spawn(async move {
-            let _guard = guard;
-            let Ok(_place) = shared.loads.acquire().await else {
-                return;
-            };
-            let mut range = KeyRange {
-                start: Bytes::from(from),
-                end: Some(Bytes::from(to)),
-            };
-            loop {
-                let (input, next) = match shared
-                    .store
-                    .scan(partition, range.clone(), ScanLimit::default())
-                    .await
-                {
-                    Ok(page) => {
-                        let rows = page
-                            .rows
-                            .into_iter()
-                            .map(|(key, value)| (key.into(), value))
-                            .collect();
-                        (
-                            Input::Loaded {
-                                ticket,
-                                rows,
-                                done: page.next.is_none(),
-                            },
-                            page.next,
-                        )
-                    }
-                    Err(error) if error.stops_node() => {
-                        (shared.fatal)(&format!("a scan failed: {error}"));
-                        return;
-                    }
-                    Err(error) => {
-                        metrics::fault(Fault::Load);
-                        (Input::LoadFailed(ticket, error), None)
-                    }
-                };
-                // The machine is gone only when the node stops.
-                if pages.send((input, work.begin())).await.is_err() {
-                    return;
-                }
-                match next {
-                    Some(start) => range.start = start,
-                    None => return,
-                }
-            }
         });
     }
 

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use whimbrel_cluster::BULK_BYTES_MAX;
 use whimbrel_mailbox::AccountId;
 use whimbrel_replication::wire::StateChunk;

@@ -5,21 +5,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use whimbrel_crdt::Dot;
 use whimbrel_mailbox::{
-    AccountId, At, Flag, Flags, ListedName, MailboxName, NewMessage, Op, PageSize, PlanError,
-    Replica, Shown, StoreMode,
+    AccountId, At, Flag, Flags, MailboxName, NewMessage, Op, PlanError, Replica, Shown, StoreMode,
 };
 
 use super::{
-    Knows, Partition, PartitionOwner, Phase, Watch,
+    Partition, PartitionOwner, Phase,
     batches::{fits, fits_append},
     elsewhere::Names,
     keys,
 };
 use crate::{
     api::{
-        CHANGES_PER_CALL_MAX, Changes, Entry, Failure, FlagChange, MESSAGES_PER_CALL_MAX, Mailbox,
-        MailboxCall, NAMES_BYTES_PER_CALL_MAX, NAMES_PER_CALL_MAX, NewMail, ROWS_PER_CALL_MAX,
-        Replaced, Reply, Row, STATUSES_PER_CALL_MAX, Selected, SessionId, Since, Status,
+        Entry, Failure, FlagChange, MESSAGES_PER_CALL_MAX, MailboxCall, NewMail, ROWS_PER_CALL_MAX,
+        Replaced, Reply, Row, STATUSES_PER_CALL_MAX, Since, Status,
     },
     machine::{Input, Note, Now, Others, Output, Ticket},
 };
@@ -488,147 +486,6 @@ impl PartitionOwner {
         }
     }
 
-    fn list(
-        &self,
-        account: AccountId,
-        top: Option<&MailboxName>,
-        after: Option<&MailboxName>,
-        uses: bool,
-    ) -> Result<Reply, Failure> {
-        let size = PageSize {
-            names_max: NAMES_PER_CALL_MAX,
-            bytes_max: NAMES_BYTES_PER_CALL_MAX,
-        };
-        let (names, more) = self.replica(account)?.names_after(top, after, uses, size);
-        let names = names.into_iter().map(|ListedName { info, below }| Mailbox {
-            exists: info.id.is_some(),
-            name: info.name,
-            special_use: info.special_use,
-            subscribed: info.subscribed,
-            below,
-        });
-        Ok(Reply::Mailboxes {
-            names: names.collect(),
-            more,
-        })
-    }
-
-    fn select(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        session: SessionId,
-        name: MailboxName,
-    ) -> Result<Reply, Failure> {
-        self.hangup(session);
-        let told = self.replica(account)?.told(&name);
-        self.write(now, account, Vec::new(), &[&name]);
-        let replica = self.replica(account)?;
-        let status = status(replica, &name)?;
-        let uids = replica.uid_list(&name);
-        let first_unseen = replica.first_unseen(&name).and_then(|uid| uids.place(uid));
-        let keywords = replica.keywords(&name);
-        let as_of = status.highest_modseq;
-        let watch = Watch {
-            account,
-            name,
-            id: status.id,
-            knows: Knows {
-                up_to: uids.last().unwrap_or(0),
-                vanished_since: as_of,
-            },
-            before: None,
-        };
-        self.sessions.insert(session, watch);
-        if let Some(entry) = self.accounts.get_mut(&account) {
-            entry.watchers.insert(session);
-        }
-        self.looked.insert(account);
-        Ok(Reply::Selected(Selected {
-            status,
-            uids,
-            first_unseen: first_unseen.map(|place| place as u32),
-            keywords,
-            as_of,
-            told,
-        }))
-    }
-
-    fn changes(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        session: SessionId,
-        since: u64,
-        expunges: bool,
-    ) -> Result<Reply, Failure> {
-        let watch = self.sessions.get(&session).ok_or(Failure::Gone)?;
-        let (knew, name, id) = (watch.knows, watch.name.clone(), watch.id);
-        let (known_up_to, vanished_since) = (knew.up_to, knew.vanished_since);
-        self.write(now, account, Vec::new(), &[&name]);
-        let replica = self.replica(account)?;
-        let Ok(status) = status(replica, &name) else {
-            return Ok(Reply::Changes(Changes {
-                as_of: since,
-                ..Changes::default()
-            }));
-        };
-        // Others that bear the name take nothing away: names, UIDs and UIDVALIDITY hold.
-        let is_there = replica.bears(id, &name);
-        let id = if is_there { id } else { status.id };
-        // Whatever this session was not told of came after its last answer.
-        let arrived = replica.uids_above(&name, known_up_to);
-        let part = replica.changed_part(&name, since, known_up_to, CHANGES_PER_CALL_MAX);
-        let changed = rows(replica, &name, &part.uids);
-        let as_of = part.up_to.unwrap_or(status.highest_modseq);
-        let more = as_of < status.highest_modseq;
-        let (mut vanished, mut present, mut held_back) = (Vec::new(), None, None);
-        if !expunges {
-            let gone = replica.has_vanished_since(&name, vanished_since, known_up_to);
-            held_back = gone.unwrap_or(true).then_some(vanished_since);
-        } else if let Some(gone) = replica.vanished_since(&name, vanished_since) {
-            vanished = gone;
-            vanished.retain(|uid| *uid <= known_up_to);
-        } else {
-            present = Some(replica.uids(&name));
-        }
-        let entry = self.accounts.get(&account);
-        let under_way = entry.and_then(|entry| self.under_way(entry));
-        if let Some(watch) = self.sessions.get_mut(&session) {
-            watch.before = under_way.map(|ticket| (ticket, knew));
-            watch.knows.up_to = arrived.last().copied().unwrap_or(known_up_to);
-            if held_back.is_none() {
-                watch.knows.vanished_since = status.highest_modseq;
-            }
-        }
-        Ok(Reply::Changes(Changes {
-            vanished,
-            arrived,
-            changed,
-            present,
-            held_back,
-            id: Some(id),
-            more,
-            highest_modseq: status.highest_modseq,
-            uid_next: status.uid_next,
-            as_of,
-        }))
-    }
-
-    fn known(&self, account: AccountId, session: SessionId) -> Result<Reply, Failure> {
-        let watch = self.sessions.get(&session).ok_or(Failure::Gone)?;
-        let replica = self.replica(account)?;
-        let gone = replica.vanished_since(&watch.name, watch.knows.vanished_since);
-        Ok(Reply::Known(gone.map(|gone| {
-            let mut uids = replica.uids(&watch.name);
-            uids.extend(gone);
-            uids.retain(|uid| *uid <= watch.knows.up_to);
-            uids.sort_unstable();
-            uids.dedup();
-            uids
-        })))
-    }
-
     fn copy(
         &mut self,
         now: Now,
@@ -797,7 +654,7 @@ fn since(replica: &Replica, name: &MailboxName, modseq: u64, vanished: bool) -> 
     }
 }
 
-fn status(replica: &Replica, name: &MailboxName) -> Result<Status, Failure> {
+pub(super) fn status(replica: &Replica, name: &MailboxName) -> Result<Status, Failure> {
     let status = replica.status(name).ok_or(Failure::NoSuchMailbox)?;
     Ok(Status {
         id: status.id,
@@ -814,7 +671,7 @@ fn status(replica: &Replica, name: &MailboxName) -> Result<Status, Failure> {
 }
 
 /// The messages that a session knows by these UIDs, under these UIDs: a claim made since then is told by EXPUNGE and EXISTS, not here.
-fn rows(replica: &Replica, name: &MailboxName, uids: &[u32]) -> Vec<Row> {
+pub(super) fn rows(replica: &Replica, name: &MailboxName, uids: &[u32]) -> Vec<Row> {
     let mut rows = Vec::with_capacity(uids.len());
     rows.extend(replica.shown(name, uids).map(row));
     rows

@@ -220,9 +220,10 @@ impl PartitionOwner {
             push_row(&mut unit, account, &row, value);
             if is_last { &mut last } else { &mut units }.push(unit);
         }
-        let bytes = replica.memory_bytes();
-        self.bytes = self.bytes - entry.bytes + bytes;
-        entry.bytes = bytes;
+        let measured = entry
+            .measured
+            .again(replica, &mut self.bytes, &self.config.quota);
+        self.out.extend(measured);
         let partition = entry.partition;
         if forgets {
             self.is_forgotten(now, partition);

@@ -18,7 +18,6 @@ use super::{
     Link, Partition, PartitionOwner, Phase, Watch,
     batches::BATCH_BYTES_MAX,
     bodies::{Naming, blob_of_batch, brought, unnamed_by},
-    quota::filled,
     rows::{free_room, released_body, take_state},
     writing::take_shown,
 };
@@ -564,7 +563,7 @@ impl PartitionOwner {
                 Ok(_) => {
                     // It is read again, without this, and takes it in as many commits as it needs. Who looks at it is told then.
                     entry.phase = Phase::Absent;
-                    self.bytes -= std::mem::take(&mut entry.bytes);
+                    self.bytes -= std::mem::take(&mut entry.measured.bytes);
                     entry.newest = Some(ticket);
                     entry.wait_until = None;
                     mutations.extend(own.hold_for_now(account, batch, index));
@@ -588,12 +587,10 @@ impl PartitionOwner {
             missed.extend(unnamed);
             mutations.extend(rows);
             shown.push((account, take_shown(replica, account)));
-            let bytes = replica.memory_bytes();
-            self.bytes = self.bytes - entry.bytes + bytes;
-            entry.bytes = bytes;
-            let filled = filled(&mut entry.full, &self.config.quota, replica.usage());
-            self.out
-                .extend(filled.map(|full| Output::Full(account, full)));
+            let measured = entry
+                .measured
+                .again(replica, &mut self.bytes, &self.config.quota);
+            self.out.extend(measured);
             entry.newest = Some(ticket);
             entry.wait_until = effects.wait_until;
             self.waits

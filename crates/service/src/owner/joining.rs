@@ -429,9 +429,10 @@ impl PartitionOwner {
         units.extend(gone_rows.iter().map(|row| vec![gone(row)]));
         let stalled = own.stalled.contains_key(&account);
         // It is in memory from now on, so that commits are its own.
-        let bytes = replica.memory_bytes();
-        self.bytes = self.bytes - entry.bytes + bytes;
-        entry.bytes = bytes;
+        let measured = entry
+            .measured
+            .again(&mut replica, &mut self.bytes, &self.config.quota);
+        self.out.extend(measured);
         self.counted.accounts_joined += 1;
         self.write_rows(account, Room::Ordinary, units);
         self.missed_no_more(partition, unnamed);

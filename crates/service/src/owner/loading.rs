@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_crdt::{Dot, Incarnation, PartitionId, mutants::broken};
-use whimbrel_mailbox::{AccountId, At, LoadError, MailboxName, Op, Peers, Replica, SpecialUse};
+use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Peers, Replica, SpecialUse};
 use whimbrel_storage::{Room, StoreError};
 
 use super::{
@@ -23,7 +23,7 @@ use crate::{
     api::{Event, Failure, Reply},
     gate::Gate,
     log::{self, Log},
-    machine::{Building, Input, Machine, Note, Now, Output, Standing, Ticket},
+    machine::{Input, Machine, Note, Now, Output, Standing, Ticket},
     peers::{self, Frame, LogEnd, PeerOutput, Shipping},
 };
 use whimbrel_replication::{announced::Announced, partition::Resume, readers::Readers};
@@ -448,77 +448,6 @@ impl PartitionOwner {
         }
     }
 
-    fn rows_loaded(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        page: Vec<(Vec<u8>, Bytes)>,
-        done: bool,
-    ) {
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return;
-        };
-        let Phase::Loading { rows, building } = &mut entry.phase else {
-            return;
-        };
-        for (key, value) in page {
-            match keys::row_of_key(&key) {
-                Ok(row) => rows.push((row, value.to_vec())),
-                Err(error) => return self.broken(account, &error.to_string()),
-            }
-        }
-        if !done {
-            return;
-        }
-        let rows = std::mem::take(rows);
-        let Some(Partition::Running(own)) = self.partitions.get(&entry.partition) else {
-            return;
-        };
-        if rows.is_empty() {
-            if let Err(replica) = self.join_loaded(account, None) {
-                self.loaded(now, account, replica);
-            }
-            return;
-        }
-        self.next_ticket += 1;
-        let ticket = Ticket(self.next_ticket);
-        *building = Some(ticket);
-        let work = Building {
-            account,
-            slot: self.config.slot,
-            rows,
-            applied: own.log.applied().clone(),
-        };
-        self.out.push_back(Output::Build(ticket, work));
-    }
-
-    /// What was read is an account. One that was dropped meanwhile is not taken.
-    pub(super) fn built(
-        &mut self,
-        now: Now,
-        ticket: Ticket,
-        built: Result<Box<Replica>, (AccountId, LoadError)>,
-    ) {
-        let account = match &built {
-            Ok(replica) => replica.account(),
-            Err((account, _)) => *account,
-        };
-        let entry = self.accounts.get(&account);
-        let is_awaited = entry.is_some_and(|entry| {
-            matches!(entry.phase, Phase::Loading { building: Some(of), .. } if of == ticket)
-        });
-        match built {
-            Ok(replica) if is_awaited => {
-                if let Err(replica) = self.join_loaded(account, Some(replica)) {
-                    self.loaded(now, account, replica);
-                }
-            }
-            Ok(replica) => self.out.push_back(Output::Discard(replica)),
-            Err((_, error)) if is_awaited => self.broken(account, &error.to_string()),
-            Err(_) => {}
-        }
-    }
-
     /// The account was read, and nothing is to be joined to it (any more). `None`: nothing is stored.
     pub(super) fn loaded(
         &mut self,
@@ -719,7 +648,7 @@ impl PartitionOwner {
     }
 
     /// The account's rows cannot be read: it is not served, and the log says why. Nothing is overwritten.
-    fn broken(&mut self, account: AccountId, cause: &str) {
+    pub(super) fn broken(&mut self, account: AccountId, cause: &str) {
         self.stall(account, &format!("it cannot be loaded: {cause}"));
     }
 
@@ -759,7 +688,7 @@ impl PartitionOwner {
         let Some(entry) = self.accounts.remove(&account) else {
             return;
         };
-        self.bytes -= entry.bytes;
+        self.bytes -= entry.measured.bytes;
         if !entry.watchers.is_empty() {
             self.looked.insert(account);
         }

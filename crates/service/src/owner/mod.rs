@@ -10,13 +10,14 @@
 //! - When a commit fails (full disk) all accounts of the partition are dropped and read again: memory is never ahead of the store.
 //! - Accounts that no session watches are evicted, the longest unused first, when the budget is passed.
 //!
-//! Reading order: this file (phases, time), [`loading`], [`calls`] (what a call does), [`writing`], [`foreign`] (what other nodes did), [`batches`],
+//! Reading order: this file (phases, time), [`loading`] and [`building`], [`calls`] and [`looking`] (what a call does), [`writing`], [`foreign`] (what other nodes did), [`batches`],
 //! [`reading`] (who else looks, and what waits for them), [`elsewhere`] (clients that come from another node), [`stalled`] (what cannot be done), [`state`] and
 //! [`joining`] (rows in place of a log), [`young`] (a node that is new), [`spread`] (deliveries that others must have), [`confirming`] (answers that wait for
 //! others), [`waiting`] (after a refused commit), [`placed`] (who holds what), [`leaving`] and [`left`] (partitions that this node drops), [`collect`], [`sent`], [`keys`], [`rows`].
 
 mod batches;
 mod bodies;
+mod building;
 mod calls;
 mod collect;
 mod confirming;
@@ -28,6 +29,7 @@ pub mod keys;
 mod leaving;
 mod left;
 mod loading;
+mod looking;
 mod placed;
 mod quota;
 mod reading;
@@ -319,9 +321,7 @@ struct Account {
     collect_at: Option<u64>,
     takeover_room: elsewhere::TakeoverRoom,
     last_use: u64,
-    bytes: usize,
-    /// Whether it has reached its quota, as the directory was told since it was loaded.
-    full: Option<bool>,
+    measured: quota::Measured,
 }
 
 impl Account {
@@ -337,8 +337,7 @@ impl Account {
             collect_at: None,
             takeover_room: elsewhere::TakeoverRoom::default(),
             last_use: 0,
-            bytes: 0,
-            full: None,
+            measured: quota::Measured::default(),
         }
     }
 }
@@ -470,7 +469,7 @@ impl PartitionOwner {
                 return;
             };
             if let Some(entry) = self.accounts.remove(&account) {
-                self.bytes -= entry.bytes;
+                self.bytes -= entry.measured.bytes;
                 self.counted.accounts_evicted += 1;
                 if let Phase::Running(replica) = entry.phase {
                     self.out.push_back(Output::Discard(replica));

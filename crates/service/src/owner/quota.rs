@@ -6,7 +6,10 @@
 use whimbrel_mailbox::{AccountId, Replica};
 
 use super::PartitionOwner;
-use crate::api::{Failure, Quota, Usage};
+use crate::{
+    api::{Failure, Quota, Usage},
+    machine::Output,
+};
 
 /// An account is large that takes this part of the memory for all of an owner,
 const LARGE_PART: usize = 16;
@@ -55,7 +58,10 @@ impl PartitionOwner {
     /// Accounts that are watched are not evicted. If all together take twice the memory that they may, the large ones among them do not grow.
     pub(super) fn may_grow(&self, account: AccountId) -> Result<(), Failure> {
         let bytes_max = self.config.accounts_bytes_max;
-        let own = self.accounts.get(&account).map_or(0, |entry| entry.bytes);
+        let own = self
+            .accounts
+            .get(&account)
+            .map_or(0, |entry| entry.measured.bytes);
         let is_large = own > (bytes_max / LARGE_PART).max(LARGE_BYTES_MIN);
         if is_large && self.bytes > 2 * bytes_max {
             return Err(Failure::Limit(
@@ -66,15 +72,34 @@ impl PartitionOwner {
     }
 }
 
-/// Whether an account has reached its quota, if that is not what was `known`: the directory is told, so that no more mail is accepted for it.
-pub(super) fn filled(
-    known: &mut Option<bool>,
-    quota: &Quota,
-    used: whimbrel_mailbox::Usage,
-) -> Option<bool> {
-    let reached = |used: u64, max: Option<u64>| max.is_some_and(|max| used >= max);
-    let full = reached(used.bytes, quota.bytes_max) || reached(used.messages, quota.messages_max);
-    (known.replace(full) != Some(full)).then_some(full)
+/// What is known of the size of an account.
+#[derive(Default)]
+pub(super) struct Measured {
+    /// Of its memory.
+    pub(super) bytes: usize,
+    /// Whether it has reached its quota, as the directory was told since it was loaded.
+    full: Option<bool>,
+}
+
+impl Measured {
+    /// It has changed. `total`: the memory of all accounts. The directory is told when the account has reached its quota, or has room again: meanwhile no
+    /// mail is accepted for it.
+    pub(super) fn again(
+        &mut self,
+        replica: &mut Replica,
+        total: &mut usize,
+        quota: &Quota,
+    ) -> Option<Output> {
+        let bytes = replica.memory_bytes();
+        *total = *total - self.bytes + bytes;
+        self.bytes = bytes;
+        let used = replica.usage();
+        let reached = |used: u64, max: Option<u64>| max.is_some_and(|max| used >= max);
+        let full =
+            reached(used.bytes, quota.bytes_max) || reached(used.messages, quota.messages_max);
+        let is_news = self.full.replace(full) != Some(full);
+        is_news.then(|| Output::Full(replica.account(), full))
+    }
 }
 
 fn usage(replica: &Replica, quota: &Quota) -> Usage {

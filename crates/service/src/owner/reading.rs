@@ -321,9 +321,10 @@ impl PartitionOwner {
             push_row(&mut last, account, &row, value);
         }
         rows.push(last);
-        let bytes = replica.memory_bytes();
-        self.bytes = self.bytes - entry.bytes + bytes;
-        entry.bytes = bytes;
+        let measured = entry
+            .measured
+            .again(replica, &mut self.bytes, &self.config.quota);
+        self.out.extend(measured);
         let told = Told {
             sessions: &mut self.sessions,
             out: &mut self.out,

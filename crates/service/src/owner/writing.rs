@@ -9,7 +9,6 @@ use super::{
     batches::{BATCH_BYTES_MAX, ROWS_PER_COMMIT_MAX},
     foreign::Told,
     keys,
-    quota::filled,
     rows::{free_room, named_blob, push_row, take_state},
 };
 use crate::{
@@ -150,12 +149,10 @@ impl PartitionOwner {
                     push_row(&mut mutations, account, &row, value);
                 }
             }
-            let bytes = replica.memory_bytes();
-            self.bytes = self.bytes - entry.bytes + bytes;
-            entry.bytes = bytes;
-            let filled = filled(&mut entry.full, &self.config.quota, replica.usage());
-            self.out
-                .extend(filled.map(|full| Output::Full(account, full)));
+            let measured = entry
+                .measured
+                .again(replica, &mut self.bytes, &self.config.quota);
+            self.out.extend(measured);
             let mut commit = None;
             if sealed.is_some() || !mutations.is_empty() {
                 let mut made = sealed.unwrap_or_else(|| own.log.commit());
@@ -414,8 +411,8 @@ impl PartitionOwner {
             let Some(entry) = self.accounts.get_mut(&account) else {
                 continue;
             };
-            self.bytes -= entry.bytes;
-            entry.bytes = 0;
+            self.bytes -= entry.measured.bytes;
+            entry.measured.bytes = 0;
             entry.newest = None;
             entry.wait_until = None;
             for held in std::mem::take(&mut entry.held) {
