@@ -5,16 +5,27 @@
 //!
 //! The numbers of registers and spellings are of this replica, for this run: rows have the text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::mutants::broken;
 
-use crate::{Flags, Keyword, MessageId, Op, Plan, Replica, record::FIRST_KEYWORD};
+use crate::{
+    Flags, KEYWORDS_MAX, Keyword, MessageId, Op, Plan, PlanError, Replica, record::FIRST_KEYWORD,
+};
+
+/// More than this part of the records has changed before all are looked at again.
+const CHANGED_PART: usize = 64;
 
 /// Messages whose keywords are said anew at a time: it is done once, beside all else.
 const SPELLED_PER_OP_MAX: usize = 256;
 /// Bytes of what that changes, at a time.
 const SPELLED_BYTES_MAX: usize = 1 << 20;
+
+/// Spellings of keywords that an account's messages have together: far more than people and their programs make, and few enough that they cost little.
+pub const KEYWORDS_OF_ACCOUNT_MAX: usize = 4096;
+
+/// What a spelling takes beside its text, twice, in a vector and a B-tree.
+const SPELLED_BYTES: usize = 96;
 
 /// How a dot of a keyword is spelled, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +67,12 @@ pub(crate) struct Keywords {
     /// Spellings of one register are neighbours.
     numbers: BTreeMap<Keyword, u32>,
     registers: u32,
+    /// Numbers of spellings that no record had when it was looked at last.
+    free: Vec<u32>,
+    /// Of the texts.
+    text_bytes: usize,
+    /// Records that were changed since then.
+    changed: usize,
 }
 
 impl Keywords {
@@ -70,8 +87,18 @@ impl Keywords {
                     self.registers += 1;
                     FIRST_KEYWORD + self.registers - 1
                 });
-                let number = self.spelled.len() as u32;
-                self.spelled.push((keyword.clone(), flag));
+                let spelled = (keyword.clone(), flag);
+                let number = match self.free.pop() {
+                    Some(number) => {
+                        self.spelled[number as usize] = spelled;
+                        number
+                    }
+                    None => {
+                        self.spelled.push(spelled);
+                        self.spelled.len() as u32 - 1
+                    }
+                };
+                self.text_bytes += keyword.as_str().len();
                 self.numbers.insert(keyword.clone(), number);
                 number
             }
@@ -96,6 +123,35 @@ impl Keywords {
         let mut near = [behind, before].into_iter().flatten();
         let (_, number) = near.find(|(known, _)| known.same(keyword))?;
         Some(*number)
+    }
+
+    /// How many spellings there are.
+    fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// An estimate of the memory that they take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.text_bytes + self.spelled.len() * SPELLED_BYTES
+    }
+
+    /// So many records may have other keywords than before.
+    pub(crate) fn changed(&mut self, records: usize) {
+        self.changed += records;
+    }
+
+    /// Forgets the spellings that are not in `used`; their numbers are given again.
+    fn retain(&mut self, used: &BTreeSet<u32>) {
+        let (free, text_bytes) = (&mut self.free, &mut self.text_bytes);
+        self.numbers.retain(|keyword, number| {
+            let stays = used.contains(number);
+            if !stays {
+                *text_bytes -= keyword.as_str().len();
+                free.push(*number);
+            }
+            stays
+        });
+        self.changed = 0;
     }
 
     /// The text.
@@ -128,7 +184,56 @@ impl Translation {
     }
 }
 
+/// Keywords that operations being planned would bring.
+pub(crate) struct New<'a> {
+    known: &'a Keywords,
+    new: BTreeSet<Keyword>,
+}
+
+impl New<'_> {
+    /// A message is to have these flags.
+    pub(crate) fn add(&mut self, flags: &Flags) -> Result<(), PlanError> {
+        let keywords = flags.keywords();
+        if keywords.len() > KEYWORDS_MAX {
+            return Err(PlanError::TooManyKeywords);
+        }
+        let new = keywords
+            .iter()
+            .filter(|of| !self.known.numbers.contains_key(*of));
+        self.new.extend(new.cloned());
+        if !self.new.is_empty() && self.known.len() + self.new.len() > KEYWORDS_OF_ACCOUNT_MAX {
+            return Err(PlanError::TooManyKeywords);
+        }
+        Ok(())
+    }
+}
+
 impl Replica {
+    /// Counts keywords of operations being planned.
+    pub(crate) fn new_keywords(&self) -> New<'_> {
+        New {
+            known: &self.keywords,
+            new: BTreeSet::new(),
+        }
+    }
+
+    /// Forgets keywords that no message has, if there are nearly as many as there may be. Looks at all records, but not before a part of them has changed.
+    pub fn forget_keywords(&mut self) {
+        let crowded = self.keywords.len() + KEYWORDS_MAX > KEYWORDS_OF_ACCOUNT_MAX;
+        if !crowded || self.keywords.changed <= self.records.len() / CHANGED_PART {
+            return;
+        }
+        let flags = self.records.iter().flat_map(|(_, record)| &record.flags);
+        let keywords = flags.filter(|of| of.flag >= FIRST_KEYWORD);
+        let used: BTreeSet<u32> = keywords.map(|of| of.spelling.text()).collect();
+        self.keywords.retain(&used);
+        let numbers: Vec<u32> = self.boxes.iter().map(|(number, _)| number).collect();
+        for number in numbers {
+            let listed = &mut self.boxes[number].keywords;
+            listed.retain(|(_, spelling)| used.contains(&spelling.text()));
+        }
+    }
+
     /// Remembers whether a row of an earlier version has said how a keyword of the record is spelled.
     pub(crate) fn note_spelling(&mut self, slot: u32) {
         if self.records[slot].is_spelled_as_heard() {

@@ -55,6 +55,7 @@ mod walk;
 
 pub use flags::{Flag, Flags, KEYWORD_BYTES_MAX, KEYWORDS_MAX, Keyword};
 pub use ids::{AccountId, BlobName, EntryId, EntryTag, MailboxId, MessageId, Order};
+pub use keywords::KEYWORDS_OF_ACCOUNT_MAX;
 pub use lineage::{Renewal, Renewed};
 pub use listing::{Below, ListedName, PageSize};
 pub use name::{MailboxName, NAME_BYTES_MAX, NAME_DEPTH_MAX, NameError};

@@ -85,6 +85,9 @@ impl Replica {
             existing.next_if_eq(&name);
             subscribed.next_if_eq(&name);
             for parent in name.parents() {
+                if top.is_some_and(|top| !parent.is_below(top)) {
+                    continue;
+                }
                 let follows = before.is_some_and(|before| before.is_below(&parent));
                 if !follows && !self.exists(&parent) && !self.subscriptions.contains(&parent) {
                     bytes += parent.as_str().len();

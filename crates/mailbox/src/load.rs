@@ -187,6 +187,7 @@ impl Replica {
             bits: Default::default(),
         });
         self.note_spelling(slot);
+        self.weigh(slot);
         if self.records[slot].alive() {
             self.lives(slot, mailbox, true);
         }

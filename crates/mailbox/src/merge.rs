@@ -299,6 +299,7 @@ impl Replica {
         // Takes its claims out of the indexes.
         self.change_claims(slot, |record: &mut Record| record.set_claims(0, Vec::new()));
         let record = self.records.remove(slot)?;
+        self.spilled -= usize::from(record.bits.spilled);
         self.as_heard.remove(&slot);
         self.by_id.remove(&record.id);
         self.boxes[record.mailbox].records -= 1;

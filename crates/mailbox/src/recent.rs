@@ -1,6 +1,8 @@
 //! What has just come into a mailbox, and where it is now: for an owner that looks for two copies of one message.
 
-use crate::{Flags, MailboxName, MessageId, Replica, Row, SpecialUse};
+use whimbrel_crdt::Dot;
+
+use crate::{MailboxId, MailboxName, MessageId, Op, Order, Replica, Row, SpecialUse, Step};
 
 /// A message that came of late.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,38 @@ impl Replica {
         self.names.keys().filter(has_it).min().cloned()
     }
 
+    /// Messages that clients of another node put into the mailbox of this use, or the one of this name where none has that use, by operations about to be applied; with their
+    /// content rows.
+    pub fn put_into(
+        &self,
+        step: &Step<'_>,
+        ops: &[Op],
+        special_use: SpecialUse,
+        usual: &str,
+    ) -> Vec<(MessageId, Vec<u8>)> {
+        let is_of_use = |mailbox: &MailboxId| {
+            let record = self
+                .box_by_id
+                .get(mailbox)
+                .map(|number| &self.boxes[*number]);
+            record.is_some_and(|record| match record.special_use.value {
+                Some(of) => of == special_use,
+                None => record.name.value.as_str() == usual,
+            })
+        };
+        let numbered = ops.iter().zip(step.first..);
+        let put = numbered.filter_map(|(op, number)| match op {
+            Op::Append(append) if is_of_use(&append.mailbox) => {
+                let dot = Dot::new(step.origin, number);
+                let order = Order::of(&append.message.blob.upload);
+                let id = MessageId::from_dot(dot, 0, order);
+                Some((id, append.content.clone()))
+            }
+            _ => None,
+        });
+        put.collect()
+    }
+
     /// The message with the greatest UID below this one.
     pub fn last_before(&self, name: &MailboxName, uid: u32) -> Option<Recent> {
         let last = self
@@ -35,13 +69,12 @@ impl Replica {
         })
     }
 
-    /// Under which name and UID a delivered message is shown, if it is, lies where the delivery has put it, and has these flags and no other. One that
-    /// was changed and changed back is as it was.
-    pub fn as_delivered(&self, message: &MessageId, flags: &Flags) -> Option<(MailboxName, u32)> {
+    /// Under which name and UID a delivered message is shown, if it is, and lies where the delivery has put it. One that was moved and moved back does not.
+    pub fn as_delivered(&self, message: &MessageId) -> Option<(MailboxName, u32)> {
         let record = &self.records[*self.by_id.get(message)?];
         let name = self.boxes[record.view_box].listed.clone()?;
         // A placement by a delivery has no time; one by a client has (`EntryId::placement`).
         let stays = record.shown != 0 && record.entry.is_some() && record.placed.hlc == 0;
-        (stays && self.flags_of(record) == *flags).then_some((name, record.shown))
+        stays.then_some((name, record.shown))
     }
 }

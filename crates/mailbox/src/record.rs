@@ -114,6 +114,8 @@ pub(crate) struct Bits {
     pub(crate) dirty: bool,
     /// In the list of rows to write for nothing but what is shown.
     pub(crate) dirty_shown: bool,
+    /// How many flags were counted that do not lie in the record itself.
+    pub(crate) spilled: u16,
 }
 
 impl Record {

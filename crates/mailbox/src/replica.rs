@@ -13,7 +13,7 @@ use crate::ids::IdHasher;
 use crate::keywords::{Keywords, Register, Spelling};
 use crate::lacking::BODY_PATIENCE_MICROS;
 use crate::lineage::Lineage;
-use crate::record::{BoxRecord, CLAIMS_KEPT_MAX, FIRST_KEYWORD, Record};
+use crate::record::{BoxRecord, CLAIMS_KEPT_MAX, FIRST_KEYWORD, FlagDot, Record};
 use crate::slab::Slab;
 use crate::{AccountId, BlobName, Flag, Flags, MailboxId, MailboxName, MessageId, RowKey, Usage};
 
@@ -267,6 +267,8 @@ pub struct Replica {
     pub(crate) as_heard: BTreeSet<u32>,
     /// Of records that live.
     pub(crate) usage: Usage,
+    /// Flags that do not lie in the records themselves.
+    pub(crate) spilled: usize,
     /// Superseded claims of living placements.
     pub(crate) older: BTreeMap<u32, u32>,
     /// How many records have this origin, where it is more than one, or where the origin has but a tombstone.
@@ -355,6 +357,7 @@ impl Replica {
             keywords: Keywords::default(),
             as_heard: BTreeSet::new(),
             usage: Usage::default(),
+            spilled: 0,
             older: BTreeMap::new(),
             origins: BTreeMap::new(),
             hidden: BTreeMap::new(),
@@ -467,8 +470,21 @@ impl Replica {
             + self.history_uids * 4
             + self.history.len() * 128
             + self.tombstones.len() * TOMBSTONE_BYTES
+            + self.spilled * size_of::<FlagDot>()
+            + self.keywords.memory_bytes()
             + self.content_bytes;
         size_of::<Self>() + messages + boxes + self.listed.bytes + other
+    }
+
+    /// The flags of a record may have changed.
+    pub(crate) fn weigh(&mut self, slot: u32) {
+        let record = &mut self.records[slot];
+        let spilled = match record.flags.spilled() {
+            true => u16::try_from(record.flags.capacity()).unwrap_or(u16::MAX),
+            false => 0,
+        };
+        let before = std::mem::replace(&mut record.bits.spilled, spilled);
+        self.spilled = self.spilled - usize::from(before) + usize::from(spilled);
     }
 
     pub(crate) fn insert_box(&mut self, record: BoxRecord) -> u32 {

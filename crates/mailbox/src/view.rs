@@ -208,7 +208,9 @@ impl Replica {
         self.look_at_what_waited(peers);
         let mut touched = std::mem::take(&mut self.touched);
         steps::count(touched.len());
+        self.keywords.changed(touched.len());
         for slot in &touched {
+            self.weigh(*slot);
             self.count_living(*slot, &mut telling);
         }
         for slot in &touched {

@@ -16,6 +16,7 @@ impl Replica {
     ) -> Result<Plan<Vec<u32>>, PlanError> {
         let mailbox = self.target(name)?;
         let mut claims = self.claims(at);
+        let mut keywords = self.new_keywords();
         let mut plan = Plan {
             ops: Vec::with_capacity(messages.len()),
             outcome: Vec::new(),
@@ -29,7 +30,7 @@ impl Replica {
             content,
         } in messages
         {
-            check_keywords(&flags)?;
+            keywords.add(&flags)?;
             let uid = claims.take()?;
             let message = Message {
                 blob,
@@ -126,6 +127,7 @@ impl Replica {
     ) -> Result<Plan<Vec<u32>>, PlanError> {
         let mailbox = self.target(name)?;
         let mut claims = self.claims(at);
+        let mut keywords = self.new_keywords();
         let mut plan = Plan {
             ops: Vec::with_capacity(messages.len()),
             outcome: Vec::new(),
@@ -138,7 +140,7 @@ impl Replica {
                 continue;
             }
             let flags = std::mem::replace(&mut message.flags, Flags::none());
-            check_keywords(&flags)?;
+            keywords.add(&flags)?;
             let uid = claims.take()?;
             let tag = if broken("import-is-a-delivery") {
                 entry.tag()
@@ -261,7 +263,10 @@ impl Replica {
         flags: &Flags,
         shown: &dyn Fn(u32) -> Option<Flags>,
     ) -> Result<Plan<Stored>, PlanError> {
-        check_keywords(flags)?;
+        match mode {
+            StoreMode::Remove => check_keywords(flags)?,
+            StoreMode::Add | StoreMode::Replace => self.new_keywords().add(flags)?,
+        }
         if !self.exists(name) {
             return Err(PlanError::NoMailbox);
         }

@@ -198,6 +198,9 @@ impl PartitionOwner {
         messages: Vec<NewMail>,
         replaces: Option<Replaced>,
     ) -> Result<Reply, Failure> {
+        if messages.iter().any(|new| !new.flags.keywords().is_empty()) {
+            self.forget_keywords(account);
+        }
         let at = self.at(now, account);
         let replica = self.replica(account)?;
         let contents: Vec<Bytes> = if self.is_for_sent(account, name) {
@@ -542,8 +545,9 @@ impl PartitionOwner {
             FlagChange::Replace => StoreMode::Replace,
         };
         self.selected_exists(account, name)?;
-        if !matches!(change, FlagChange::Remove) && flags.keywords().len() > 0 {
+        if !matches!(change, FlagChange::Remove) && !flags.keywords().is_empty() {
             self.may_grow(account)?;
+            self.forget_keywords(account);
         }
         let replica = self.replica(account)?;
         let believed = unchanged_since.is_none_or(|since| replica.is_own_modseq(since));

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_crdt::{Incarnation, PartitionId, mutants::broken};
-use whimbrel_mailbox::{AccountId, BlobName, Effects, Op, Replica, Step};
+use whimbrel_mailbox::{AccountId, BlobName, Effects, Op, Replica, SpecialUse, Step};
 use whimbrel_replication::partition::{Entry, Ticket as Asked};
 use whimbrel_storage::{Mutation, Room};
 
@@ -19,6 +19,7 @@ use super::{
     batches::BATCH_BYTES_MAX,
     bodies::{Naming, blob_of_batch, brought, unnamed_by},
     rows::{free_room, released_body, take_state},
+    sent::USUAL_NAME,
     writing::take_shown,
 };
 use crate::{
@@ -472,6 +473,7 @@ impl PartitionOwner {
             Work::State(_) => return,
         };
         let (mut mutations, mut late, mut woken) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sent = Vec::new();
         let (mut shown, mut stalled, mut missed) = (Vec::new(), Vec::new(), Vec::new());
         // Mail that was removed elsewhere makes room here.
         let frees = |section: &Section| section.ops.as_ref().is_ok_and(|ops| free_room(ops));
@@ -545,6 +547,7 @@ impl PartitionOwner {
                 own.log.hlc().last(),
                 &peers,
             );
+            let put = replica.put_into(&step, &ops, SpecialUse::Sent, USUAL_NAME);
             let applied = replica.apply(&step, ops);
             if slot.is_some() {
                 let known = own.announced.all_shown(account.0);
@@ -586,6 +589,7 @@ impl PartitionOwner {
             rows.extend(own.names_no_more(account, unnamed.iter().copied()));
             missed.extend(unnamed);
             mutations.extend(rows);
+            sent.extend(put.into_iter().map(|(id, content)| (account, id, content)));
             shown.push((account, take_shown(replica, account)));
             let measured = entry
                 .measured
@@ -652,6 +656,9 @@ impl PartitionOwner {
         }
         for account in woken {
             self.woken(now, account);
+        }
+        for (account, message, content) in sent {
+            self.sent_elsewhere(now, account, message, content);
         }
     }
 

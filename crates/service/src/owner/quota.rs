@@ -5,7 +5,7 @@
 
 use whimbrel_mailbox::{AccountId, Replica};
 
-use super::PartitionOwner;
+use super::{PartitionOwner, Phase};
 use crate::{
     api::{Failure, Quota, Usage},
     machine::Output,
@@ -69,6 +69,15 @@ impl PartitionOwner {
             ));
         }
         Ok(())
+    }
+
+    /// Keywords are about to be added: those that no message has any more make room.
+    pub(super) fn forget_keywords(&mut self, account: AccountId) {
+        if let Some(entry) = self.accounts.get_mut(&account)
+            && let Phase::Running(replica) = &mut entry.phase
+        {
+            replica.forget_keywords();
+        }
     }
 }
 

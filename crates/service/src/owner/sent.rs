@@ -1,18 +1,20 @@
 //! Sent mail: the server's own copy of what was submitted, and what becomes of it when the client keeps one, too.
 //!
 //! Many clients append what they have sent to the mailbox for sent mail by themselves. Theirs is always kept: it may hold more (Bcc, drafts' flags),
-//! and the client knows its UID. Ours is then a *twin* (same Message-ID, the other maker, both from the last ten minutes) and is expunged, unless
-//! somebody has done anything with it: then both stay. Whichever of the two comes second has the other looked for, so the order does not matter. One copy
-//! of the client's takes the place of one of ours, also where a message was sent twice.
+//! and the client knows its UID. Ours is then a *twin* (the same identity, the other maker, both from the last ten minutes) and is expunged; flags that somebody has
+//! set on it meanwhile go to the client's. If it was moved, or marked as deleted, both stay. Whichever of the two comes second has the other looked for, so the order does not
+//! matter. One copy of the client's takes the place of one of ours, also where a message was sent twice.
+//!
+//! The identity of a message is its Message-ID. Where the client has sent none, it is when, by whom, to whom and under what subject it was written.
 //!
 //! How they are found: the newest messages of the mailbox are gone through, the last one first, for those that were made the other way. Of what has come
-//! since the start it is remembered what its Message-ID is; of the others, and of those that have the right one, the content rows are read from the
+//! since the start it is remembered what its identity is; of the others, and of those that have the right one, the content rows are read from the
 //! store when the commit of the second one is durable (before that it could not be seen which others are), and compared, one after the other. What is found is expunged by an operation of its own. A crash in between leaves both; nothing is lost.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use whimbrel_mailbox::{AccountId, Flag, Flags, MailboxName, MessageId, SpecialUse};
+use whimbrel_mailbox::{AccountId, Flag, Flags, MailboxName, MessageId, Op, SpecialUse};
 use whimbrel_mime::summary::Glance;
 
 use super::{Load, PartitionOwner, keys};
@@ -28,7 +30,7 @@ const TWIN_SECONDS_MAX: i64 = 600;
 const LOOKED_AT_MAX: usize = 4096;
 /// Messages in a row that are older than that, behind which no younger ones are looked for: a mailbox is nearly always in the order of time.
 const OLDER_MAX: usize = 16;
-/// Latest messages that came into mailboxes for sent mail, of all accounts, whose Message-IDs are remembered, by their hashes: some 100 bytes each.
+/// Latest messages that came into mailboxes for sent mail, of all accounts, whose identities are remembered, by their hashes: some 100 bytes each.
 /// What is forgotten is read from the store.
 const KNOWN_MAX: usize = 4096;
 /// Searches of all accounts that wait for the disk: beyond, twins stay. A mailbox that is filled by a thousand appends needs none of them.
@@ -39,7 +41,7 @@ const SEARCHES_MAX: usize = 1024;
 const PAIRED_MAX: usize = 1024;
 
 /// The mailbox for sent mail where none has that use.
-const USUAL_NAME: &str = "Sent";
+pub(super) const USUAL_NAME: &str = "Sent";
 
 /// A message that has come, and how far its twin was looked for.
 struct Search {
@@ -48,8 +50,8 @@ struct Search {
     message: MessageId,
     /// Whether it is the server's.
     ours: bool,
-    message_id: Box<[u8]>,
-    hash: u64,
+    identity: Identity,
+    hashes: Hashes,
     /// What came before is no twin.
     since: i64,
     /// Messages with this UID and greater ones were looked at.
@@ -78,18 +80,18 @@ pub(super) struct Searches {
     paired: VecDeque<(AccountId, MessageId)>,
 }
 
-/// Message-IDs of the latest messages, by their hashes: that of no Message-ID, too.
+/// Identities of the latest messages, by their hashes: that of none, too.
 #[derive(Default)]
 struct Known {
-    hashes: BTreeMap<(AccountId, MessageId), u64>,
+    hashes: BTreeMap<(AccountId, MessageId), Hashes>,
     /// In the order in which they came.
     order: VecDeque<(AccountId, MessageId)>,
 }
 
 impl Known {
-    fn insert(&mut self, account: AccountId, message: MessageId, message_id: Option<&[u8]>) {
+    fn insert(&mut self, account: AccountId, message: MessageId, identity: &Identity) {
         let key = (account, message);
-        if self.hashes.insert(key, hash(message_id)).is_some() {
+        if self.hashes.insert(key, identity.hashes()).is_some() {
             return;
         }
         self.order.push_back(key);
@@ -100,10 +102,13 @@ impl Known {
         }
     }
 
-    /// Whether a message may have the Message-ID of this hash.
-    fn may_have(&self, account: AccountId, message: MessageId, hash: u64) -> bool {
+    /// Whether a message may be the one of these hashes.
+    fn may_be(&self, account: AccountId, message: MessageId, hashes: &Hashes) -> bool {
         let known = self.hashes.get(&(account, message));
-        known.is_none_or(|known| *known == hash)
+        known.is_none_or(|known| {
+            let mut pairs = known.iter().zip(hashes);
+            pairs.any(|(known, of)| known.is_some() && known == of)
+        })
     }
 }
 
@@ -126,7 +131,7 @@ impl PartitionOwner {
         may_be && self.sent_mailbox(account).as_ref() == Some(name)
     }
 
-    /// A message has come into the mailbox for sent mail, by the newest commit of its account: its twin is looked for.
+    /// A message has come into the mailbox for sent mail under this UID, by the newest commit of its account: its twin is looked for.
     pub(super) fn sent_arrived(
         &mut self,
         now: Now,
@@ -136,19 +141,44 @@ impl PartitionOwner {
         content: &Bytes,
         ours: bool,
     ) {
-        let (Ok(replica), Some(entry)) = (self.replica(account), self.accounts.get(&account))
-        else {
-            return;
-        };
         // It may wait for other nodes before it is shown.
-        let Some(message) = replica.claimant(name, uid) else {
+        let replica = self.replica(account).ok();
+        if let Some(message) = replica.and_then(|replica| replica.claimant(name, uid)) {
+            self.sent_came(now, account, name, message, content, ours);
+        }
+    }
+
+    /// The same of one that a client has put there at another node, perhaps before that had heard of the server's. Of the server's this is not asked:
+    /// each node at which it is shown hears of the client's.
+    pub(super) fn sent_elsewhere(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        message: MessageId,
+        content: Vec<u8>,
+    ) {
+        if let Some(name) = self.sent_mailbox(account) {
+            self.sent_came(now, account, &name, message, &content.into(), false);
+        }
+    }
+
+    fn sent_came(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        name: &MailboxName,
+        message: MessageId,
+        content: &Bytes,
+        ours: bool,
+    ) {
+        let Some(entry) = self.accounts.get(&account) else {
             return;
         };
         let ticket = entry.newest;
-        let message_id = message_id(content);
+        let identity = Identity::of(content);
         let known = &mut self.searches.known;
-        known.insert(account, message, message_id.as_deref());
-        let (Some(message_id), Some(ticket)) = (message_id, ticket) else {
+        known.insert(account, message, &identity);
+        let Some(ticket) = ticket.filter(|_| identity.is_known()) else {
             return;
         };
         let now = i64::try_from(now.wall_seconds()).unwrap_or(i64::MAX);
@@ -157,8 +187,8 @@ impl PartitionOwner {
             name: name.clone(),
             message,
             ours,
-            hash: hash(Some(&message_id)),
-            message_id,
+            hashes: identity.hashes(),
+            identity,
             since: now.saturating_sub(TWIN_SECONDS_MAX),
             below: u32::MAX,
             left: LOOKED_AT_MAX,
@@ -189,7 +219,7 @@ impl PartitionOwner {
             let known = &self.searches.known;
             if other.delivered != search.ours
                 && message != search.message
-                && known.may_have(search.account, message, search.hash)
+                && known.may_be(search.account, message, &search.hashes)
             {
                 return Some(Twin {
                     search,
@@ -225,10 +255,14 @@ impl PartitionOwner {
         let row = page.iter().find(|(found, _)| *found == key);
         let content = row.and_then(|(_, value)| keys::content_of_row(value).ok());
         let is_twin = content.is_some_and(|content| {
-            let message_id = message_id(&content);
+            let other = Identity::of(&content);
             let known = &mut self.searches.known;
-            known.insert(search.account, twin.other, message_id.as_deref());
-            message_id.as_ref() == Some(&search.message_id)
+            known.insert(search.account, twin.other, &other);
+            let is_same = match search.ours {
+                true => Identity::is_same(&search.identity, &other),
+                false => Identity::is_same(&other, &search.identity),
+            };
+            is_same
                 && Content::decode(&content).is_ok_and(|content| is_made_by(&content, !search.ours))
         });
         if is_twin && self.expunge_twin(now, &twin) {
@@ -253,17 +287,28 @@ impl PartitionOwner {
         let Ok(replica) = self.replica(search.account) else {
             return false;
         };
-        // It may be gone by now, or somebody wants it: has moved it, or flagged it, or has it unseen again.
-        let seen = Flags::from_iter([Flag::Seen]);
-        let Some((name, uid)) = replica.as_delivered(&ours, &seen) else {
+        // It may be gone by now, or somebody wants it where it has been put.
+        let Some((name, uid)) = replica.as_delivered(&ours) else {
             return false;
         };
-        if name != search.name {
+        let flags = replica.row(&name, uid).map(|row| row.flags);
+        let flags = flags.unwrap_or_default();
+        if name != search.name || flags.contains(&Flag::Deleted) {
             return false;
         }
-        let Ok(plan) = replica.plan_expunge(&name, &[uid]) else {
+        let Ok(mut plan) = replica.plan_expunge(&name, &[uid]) else {
             return false;
         };
+        // That it is seen the client says itself.
+        let set = flags.without(&Flags::from_iter([Flag::Seen]));
+        if !set.is_empty() {
+            plan.ops.push(Op::Store {
+                messages: vec![theirs],
+                set,
+                clear: Flags::none(),
+                rescue: false,
+            });
+        }
         if self.searches.paired.len() >= PAIRED_MAX {
             self.searches.paired.pop_front();
         }
@@ -283,17 +328,62 @@ fn is_made_by(content: &Content, server: bool) -> bool {
     }
 }
 
-/// The Message-ID of an encoded content row.
-fn message_id(content: &Bytes) -> Option<Box<[u8]>> {
-    let summary = Content::decode(content).ok()?.summary;
-    let glance = Glance::new(&summary, false).ok()?;
-    let id = glance.message_id?.trim_ascii();
-    (!id.is_empty()).then(|| id.into())
+/// By what a message is known to be the same as another.
+#[derive(Default)]
+struct Identity {
+    message_id: Option<Box<[u8]>>,
+    /// When, by whom, to whom and under what subject it was written.
+    written: Option<Box<[u8]>>,
 }
 
-/// A hash by which most others are told apart without a look at the store.
-fn hash(message_id: Option<&[u8]>) -> u64 {
-    let hash = blake3::hash(message_id.unwrap_or_default());
+impl Identity {
+    /// Of an encoded content row.
+    fn of(content: &Bytes) -> Identity {
+        let Ok(Content { summary, .. }) = Content::decode(content) else {
+            return Identity::default();
+        };
+        let Ok(glance) = Glance::new(&summary, false) else {
+            return Identity::default();
+        };
+        let id = glance.message_id.map(|id| id.trim_ascii());
+        let id = id.filter(|id| !id.is_empty()).map(Box::from);
+        let from = glance.from.unwrap_or_default();
+        let to = glance.to.unwrap_or_default();
+        let rest = [glance.subject, from.mailbox, from.host, to.mailbox, to.host];
+        let written = glance.date.map(|date| {
+            let parts = [Some(date)].into_iter().chain(rest);
+            let parts = parts.map(|part| [&[0], part.unwrap_or_default()].concat());
+            parts.flatten().collect()
+        });
+        Identity {
+            message_id: id,
+            written,
+        }
+    }
+
+    /// Whether this may be a copy of something.
+    fn is_known(&self) -> bool {
+        self.message_id.is_some() || self.written.is_some()
+    }
+
+    /// Whether the server's and the client's are of one message. The server's has a Message-ID in any case.
+    fn is_same(ours: &Identity, theirs: &Identity) -> bool {
+        match &theirs.message_id {
+            Some(_) => ours.message_id == theirs.message_id,
+            None => theirs.written.is_some() && ours.written == theirs.written,
+        }
+    }
+
+    fn hashes(&self) -> Hashes {
+        [&self.message_id, &self.written].map(|of| of.as_deref().map(hash))
+    }
+}
+
+/// Of an identity: by them most others are told apart without a look at the store.
+type Hashes = [Option<u64>; 2];
+
+fn hash(bytes: &[u8]) -> u64 {
+    let hash = blake3::hash(bytes);
     let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }

@@ -1,7 +1,8 @@
 //! What an account may hold, and what is refused beyond.
 
+use whimbrel_mailbox::KEYWORDS_OF_ACCOUNT_MAX;
 use whimbrel_service::{
-    api::{Failure, Flags, MailboxCall, Quota, Reply, Usage},
+    api::{Failure, Flag, FlagChange, Flags, Keyword, MailboxCall, Quota, Reply, SessionId, Usage},
     owner::Config,
 };
 
@@ -144,4 +145,53 @@ fn memory() {
     assert!(matches!(reply, Some(Reply::Copied { .. })));
     world.deliver(1);
     assert_eq!(usage(&mut world).1, grown as u64 + 1);
+}
+
+/// An account has so many different keywords. Those that no message has any more make room for others.
+#[test]
+fn keywords() {
+    let keywords = |message: usize| -> Flags {
+        let all = (0..100).map(|n| Keyword::new(&format!("k{message}-{n}")).unwrap());
+        all.map(Flag::Keyword).collect()
+    };
+    let mut world = World::new();
+    let mut append = |world: &mut World, n| world.append("INBOX", 1, 1, &keywords(n));
+    let mut there = 0;
+    let refused = loop {
+        match append(&mut world, there) {
+            Reply::Appended { .. } => there += 1,
+            reply => break reply,
+        }
+        assert!(there * 100 <= KEYWORDS_OF_ACCOUNT_MAX, "there is no limit");
+    };
+    assert!(
+        matches!(refused, Reply::Failed(Failure::Limit(_))),
+        "{refused:?}"
+    );
+    assert_eq!(there, KEYWORDS_OF_ACCOUNT_MAX / 100);
+    // Others cannot be set, those that are there can.
+    let uids = world.uids("INBOX");
+    let store = |uid: u32, change, flags| MailboxCall::Store {
+        session: SessionId(1),
+        name: name("INBOX"),
+        uids: vec![uid],
+        change,
+        flags,
+        unchanged_since: None,
+    };
+    let reply = world.call(store(uids[0], FlagChange::Replace, keywords(1)));
+    assert!(matches!(reply, Reply::Stored { .. }), "{reply:?}");
+    // That was the only message with the first hundred.
+    let reply = append(&mut world, there);
+    assert!(matches!(reply, Reply::Appended { .. }), "{reply:?}");
+    let reply = world.call(store(uids[2], FlagChange::Add, keywords(there + 1)));
+    assert!(
+        matches!(reply, Reply::Failed(Failure::Limit(_))),
+        "{reply:?}"
+    );
+    world.restart();
+    assert!(matches!(
+        append(&mut world, there + 1),
+        Reply::Failed(Failure::Limit(_))
+    ));
 }
