@@ -2,6 +2,8 @@
 //!
 //! Invariants:
 //! - Members own disjoint shares of the slots and give slots from their own only: no two members whose logs are not closed have one slot.
+//! - Only the owner of a free slot gives it on to another member, and numbers that with those that it lets in. So what others say of a removed member
+//!   covers these gifts, too: one of which nobody has heard when its logs are closed is void ([`slots`]).
 //! - A log is closed when all other members say the same of it, each after it knew of the removal and took nothing more from the removed one
 //!   itself. From then on what any of them gets of it, it gets from another who has said the same, so nobody ever gets more. What they say covers the nodes that
 //!   the removed one let in, too: whom nobody has heard of by then is no member, and its slot is the heir's.
@@ -19,12 +21,12 @@ use whimbrel_crdt::{Dot, Incarnation, PartitionId};
 
 use crate::broken;
 
+mod slots;
+
+use slots::Grants;
+
 /// Slots, one bit each.
 pub type Slots = u64;
-
-/// Of what is left of a sponsor's share a newcomer gets one part in so many: enough to let some in itself, and the sponsor alone lets in more than
-/// a cluster of 16 needs.
-const SHARE_PARTS: usize = 8;
 
 /// How much of a removed member's logs a node holds, and how many it knows to have been let in by it. Two who say the same hold the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
@@ -129,6 +131,9 @@ pub struct Member {
     excused: BTreeSet<Incarnation>,
     #[n(8)]
     ending: Option<Ending>,
+    /// Free slots that it has given on. Absent as long as it has given none, and where older nodes wrote it.
+    #[n(9)]
+    grants: Option<Grants>,
 }
 
 /// A slot as it came: beyond 63 there is none.
@@ -152,6 +157,7 @@ impl Member {
             by_partition: BTreeMap::new(),
             excused: BTreeSet::new(),
             ending: None,
+            grants: None,
         }
     }
 
@@ -187,6 +193,9 @@ impl Member {
             }
             ours.closed = ours.closed.max(theirs.closed);
         }
+        if let Some(theirs) = &theirs.grants {
+            self.grants.get_or_insert_default().join(theirs);
+        }
         self.settle();
     }
 
@@ -220,6 +229,7 @@ impl Members {
                 None => drop(self.0.insert(*id, theirs.clone())),
             }
         }
+        self.forget_grants();
     }
 
     /// A member is gone, or no longer wanted; `micros`: the wall clock, for people. Whether it was there, and not removed.
@@ -345,13 +355,15 @@ impl Members {
             })
     }
 
-    /// How many a member has let in.
+    /// How many nodes a member has let in, and how often it has given slots on.
     pub fn sponsored(&self, by: Incarnation) -> u64 {
         let numbers = self.0.values().filter_map(|member| {
             let dot = member.sponsor.filter(|dot| dot.origin == by)?;
             Some(dot.seq)
         });
-        numbers.max().unwrap_or(0)
+        let grants = self.0.get(&by).and_then(|member| member.grants.as_ref());
+        let last = grants.map_or(0, Grants::last);
+        numbers.max().unwrap_or(0).max(last)
     }
 
     /// All members, and those that were.
@@ -375,91 +387,6 @@ impl Members {
             .filter(|(other, m)| **other != id && m.slot == slot);
         let closed = others.filter(|(_, member)| member.closed().is_some());
         closed.map(|(other, _)| *other).collect()
-    }
-
-    /// The slots a member may give away: its share and what it inherits of closed logs, less what those who come after hold.
-    pub fn free(&self, id: Incarnation) -> Slots {
-        let inherits = |other: Incarnation| self.heir(other) == Some(id);
-        let mut free = 0;
-        for (other, member) in self.0.iter().filter(|(other, _)| inherits(**other)) {
-            free |= member.share;
-            if *other != id {
-                free |= 1 << member.slot;
-            }
-        }
-        for (other, member) in &self.0 {
-            let below = self.sponsors(*other).any(&inherits);
-            if *other == id {
-                free &= !(1 << member.slot);
-            } else if below && !inherits(*other) {
-                free &= !(member.share | 1 << member.slot);
-            }
-        }
-        free
-    }
-
-    /// Who sponsored it, who sponsored that one, and so on.
-    fn sponsors(&self, id: Incarnation) -> impl Iterator<Item = Incarnation> {
-        let above = |id: &Incarnation| Some(self.0.get(id)?.sponsor?.origin);
-        // A tree: no longer than there are members.
-        std::iter::successors(above(&id), move |id| above(id)).take(self.0.len())
-    }
-
-    fn is_over(&self, id: Incarnation) -> bool {
-        let over = |m: &Member| {
-            m.closed().is_some() || (broken("slot-given-twice") && !m.removals.is_empty())
-        };
-        self.0.get(&id).is_some_and(over)
-    }
-
-    /// Who owns what a member had: itself; when its log is closed its nearest sponsor whose log is open; when there is none the first open one in
-    /// the order of joining. Only closed members are looked below, and whom these sponsored does not change any more: so
-    /// all who know of the closing find the same heir.
-    fn heir(&self, id: Incarnation) -> Option<Incarnation> {
-        let mut line = std::iter::once(id).chain(self.sponsors(id));
-        if let Some(open) = line.find(|id| !self.is_over(*id)) {
-            return Some(open);
-        }
-        let mut left: Vec<Incarnation> =
-            self.sponsors(id).last().or(Some(id)).into_iter().collect();
-        while let Some(at) = left.pop() {
-            if !self.is_over(at) {
-                return Some(at);
-            }
-            let of = |member: &Member| member.sponsor.filter(|dot| dot.origin == at);
-            let sponsored = self.0.iter().filter_map(|(id, m)| Some((of(m)?.seq, *id)));
-            let mut sponsored: Vec<(u64, Incarnation)> = sponsored.collect();
-            sponsored.sort_unstable_by(|a, b| b.cmp(a));
-            left.extend(sponsored.into_iter().map(|(_, id)| id));
-        }
-        None
-    }
-
-    /// `sponsor` lets a node in: it gets a free slot, one that nobody has had if there is one, and a part of the rest. Whether there was a free slot
-    /// and the sponsor is a member.
-    pub fn sponsor(&mut self, sponsor: Incarnation, member: Incarnation, name: &str) -> bool {
-        if self.is_out(sponsor) || self.0.contains_key(&member) {
-            return false;
-        }
-        let free = self.free(sponsor);
-        let used = self.0.values().fold(0, |used, m| used | 1 << m.slot);
-        let of = |slots: Slots| (0..64u8).filter(move |slot| slots >> slot & 1 == 1);
-        let mut slots = of(free & !used).chain(of(free & used));
-        let Some(slot) = slots.next() else {
-            return false;
-        };
-        let rest: Vec<u8> = slots.collect();
-        let given = rest.iter().take(rest.len() / SHARE_PARTS);
-        let share = given.fold(0, |share, slot| share | 1 << slot);
-        for id in self.closing() {
-            if let Some(removed) = self.0.get_mut(&id) {
-                removed.excused.insert(member);
-            }
-        }
-        let dot = Dot::new(sponsor, self.sponsored(sponsor) + 1);
-        self.0
-            .insert(member, Member::new(name, slot, Some(dot), share));
-        true
     }
 }
 

@@ -13,7 +13,7 @@
 
 mod closing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::{Incarnation, PartitionId};
@@ -54,6 +54,9 @@ pub struct Place {
     /// What it is there for, as [`Role::number`]; one that is not known here counts as none.
     #[n(4)]
     pub role: Option<u16>,
+    /// Whether it knows that slots are given on ([`Roster::share_out`]); absent: an earlier version, which does not.
+    #[n(5)]
+    pub shares: Option<bool>,
 }
 
 impl Place {
@@ -253,6 +256,28 @@ impl Roster {
         Ok(true)
     }
 
+    /// `me` gives free slots to those of `linked` that have fewer than their part, so that the loss of no member takes most of them along; whether it gave any.
+    /// It has that on disk before anybody is told.
+    ///
+    /// Nothing is given as long as a member is of a version that would take them for the slots of who had them before.
+    ///
+    /// # Errors
+    /// [`RosterError::TooLong`]: nothing has changed then.
+    pub fn share_out(
+        &mut self,
+        me: Incarnation,
+        linked: &BTreeSet<Incarnation>,
+    ) -> Result<bool, RosterError> {
+        if self.present().any(|(_, place)| place.shares != Some(true)) {
+            return Ok(false);
+        }
+        let mut changed = self.clone();
+        let given = changed.members.share_out(me, linked);
+        changed.fits()?;
+        *self = changed;
+        Ok(given)
+    }
+
     /// `by` removes a member; `micros`: the wall clock. Whether it was one.
     ///
     /// # Errors
@@ -400,6 +425,7 @@ mod tests {
     fn place(version: u64, address: &str) -> Place {
         Place {
             role: None,
+            shares: None,
             version,
             incarnation: node(1),
             address: address.into(),

@@ -22,6 +22,7 @@ fn roster() -> Roster {
     let mut roster = Roster::found(node(7), "north-1", 3, !0b1111);
     roster.sponsor(node(7), node(8), "south-1").expect("a slot");
     let place = Place {
+        shares: None,
         version: 2,
         incarnation: node(8),
         address: "south.example.org:10700".into(),
@@ -38,6 +39,17 @@ fn roster_with_role() -> Roster {
     place.version += 1;
     place.role = Role::Storage.number();
     roster.tell("south-1", place).expect("room");
+    roster
+}
+
+/// The first has given free slots to the second.
+fn roster_with_grants() -> Roster {
+    let mut roster = roster();
+    let mut place = roster.places()["south-1"].clone();
+    place.version += 1;
+    place.shares = Some(true);
+    roster.tell("south-1", place).expect("room");
+    assert_eq!(roster.share_out(node(7), &[node(8)].into()), Ok(true));
     roster
 }
 
@@ -109,6 +121,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
         ),
         ("roster_eighth", Frame::Roster(roster())),
         ("roster_role", Frame::Roster(roster_with_role())),
+        ("roster_grants", Frame::Roster(roster_with_grants())),
         ("roster_holders", Frame::Roster(roster_with_holders())),
         ("roster_word", Frame::Roster(roster_with_word())),
         (
@@ -520,6 +533,7 @@ fn what_is_not_known_is_skipped() {
                 | "blob_have"
                 | "roster_eighth"
                 | "roster_role"
+                | "roster_grants"
                 | "roster_word"
         );
         if !short

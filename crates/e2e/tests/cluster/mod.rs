@@ -22,6 +22,7 @@ mod positions;
 mod proxy;
 mod relays;
 mod rolling;
+mod slots;
 mod states;
 mod trouble;
 mod work;

@@ -321,10 +321,16 @@ pub fn run(seed: u64) -> Result<(), String> {
                     let _ = removed.map_err(|error| error.to_string())?;
                 }
             }
-            2 | 3 => {
+            2 | 13 => {
                 let holdings = replicas[at].holdings();
                 let settled = replicas[at].roster.settle(id, &holdings);
                 let _ = settled.map_err(|error| error.to_string())?;
+            }
+            3 => {
+                // To those of whom it has heard, whether they hear of it or not.
+                let others = replicas.iter().map(|replica| replica.id).collect();
+                let given = replicas[at].roster.share_out(id, &others);
+                let _ = given.map_err(|error| error.to_string())?;
             }
             4 => replicas[at].write(rng.below(PARTITIONS) as u16, &mut deps),
             5 | 6 => {

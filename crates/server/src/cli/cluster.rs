@@ -436,6 +436,12 @@ fn progress(drain: &Drain) -> String {
 
 async fn removal(config: &Config, mut remove: Remove, yes: bool) -> Result<(), Failure> {
     let means = ask_to_remove(config, &remove).await?;
+    if means.lives.is_empty() {
+        return print(&format!(
+            "{}: what it was before was removed already.\n",
+            remove.node
+        ));
+    }
     if !yes {
         print(&meaning(&means))?;
         if !prompt::confirm("Remove it?")? {

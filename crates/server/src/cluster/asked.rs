@@ -235,8 +235,8 @@ impl<S: Store> State<S> {
         });
         let_in.await.map_err(|error| {
             let more = match error {
-                ChangeError::Roster(RosterError::NoSlot) => "; take a token of another member",
-                _ => "",
+                ChangeError::Roster(RosterError::NoSlot) => where_slots_are(&self.roster()),
+                _ => String::new(),
             };
             Refused(format!("{error}{more}"))
         })?;
@@ -275,5 +275,62 @@ impl<S: Store> State<S> {
             wall_micros,
             answered: linked.map(|link| link.pongs),
         }))
+    }
+}
+
+/// Who has a slot to give, and what to do where nobody has.
+fn where_slots_are(roster: &Roster) -> String {
+    let free = roster.members().free_of_all();
+    let present = roster.present();
+    let present: Vec<(&str, u32)> = present
+        .filter_map(|(name, place)| Some((name, free.get(&place.incarnation)?.count_ones())))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    if !present.is_empty() {
+        let each: Vec<String> = present
+            .iter()
+            .map(|(name, count)| format!("{name} ({count} free)"))
+            .collect();
+        return format!("; ask one that has: take a token of {}", each.join(" or "));
+    }
+    let all: u32 = free.values().map(|slots| slots.count_ones()).sum();
+    format!(
+        ". No member that is there has one; {all} are free at lives of nodes that are gone. Remove those (`whimbrel cluster remove NAME`, and \
+         `whimbrel cluster remove NAME --earlier` for what a node was before), let all members meet, and come again when \
+         `whimbrel cluster status` shows free slots"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_replication::roster::Place;
+
+    use super::*;
+
+    #[test]
+    fn who_is_refused_for_want_of_slots_hears_where_there_are_some() {
+        let [one, two] = [1, 2].map(Incarnation::from_hash);
+        let mut roster = Roster::found(one, "a", 0, 0b1110);
+        let _ = roster.sponsor(one, two, "b").unwrap();
+        let mut place = Place {
+            version: 1,
+            incarnation: one,
+            address: "a.example.org:10700".into(),
+            region: String::new(),
+            role: None,
+            shares: None,
+        };
+        roster.tell("a", place.clone()).unwrap();
+        let told = where_slots_are(&roster);
+        assert!(told.ends_with("take a token of a (2 free)"), "{told}");
+        // Its disk was put back: the former life has them.
+        place.version = 2;
+        place.incarnation = two;
+        roster.tell("a", place).unwrap();
+        let told = where_slots_are(&roster);
+        assert!(
+            told.contains("2 are free at lives of nodes that are gone"),
+            "{told}"
+        );
     }
 }

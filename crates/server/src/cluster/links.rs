@@ -103,6 +103,7 @@ mod tests {
             sent: 0,
         };
         let place = Place {
+            shares: None,
             version: 1,
             incarnation: present,
             address: "eu-1.example.org:1".into(),

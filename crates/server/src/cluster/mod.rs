@@ -29,6 +29,7 @@ mod question;
 pub(crate) mod relay;
 mod removal;
 mod settle;
+mod slots;
 mod state;
 mod status;
 mod tries;
@@ -184,6 +185,7 @@ impl<S: Store> Cluster<S> {
             address: config.cluster_address(),
             region: config.cluster.region.clone(),
             role: config.cluster.role.placed().number(),
+            shares: Some(true),
         };
         state.begin(me, place).await?;
         tracing::info!(name = %name, slot, members = state.roster().slots().len(), "a member of a cluster");
@@ -276,6 +278,7 @@ impl<S: Store> Cluster<S> {
             Arc::clone(&board),
             wanted,
         ));
+        tasks.spawn(slots::watch(Arc::clone(&state), clock));
         let (to_filled, filled) = watch::channel(state.is_filled());
         tasks.spawn(removal::watch(
             Arc::clone(&state),

@@ -29,6 +29,7 @@ fn node(id: u64) -> Incarnation {
 
 fn place(version: u64, id: u64) -> Place {
     Place {
+        shares: None,
         version,
         incarnation: node(id),
         // Nobody is there.

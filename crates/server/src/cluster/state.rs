@@ -261,23 +261,30 @@ impl<S: Store> State<S> {
             others: lines(&mut others),
         };
         if remove.really {
-            let done = self.change(|roster| {
-                for life in &lives {
-                    let new = roster.remove(me, *life, wall_micros())?;
-                    if new {
-                        let incarnation = format!("{:016x}", life.get());
-                        tracing::warn!(
-                            node = remove.node,
-                            incarnation,
-                            "is removed from the cluster"
-                        );
-                    }
-                }
-                Ok::<_, RosterError>(())
-            });
-            done.await.map_err(|error| error.to_string())?;
+            let done = self.remove_lives(&remove.node, &lives).await;
+            done.map_err(|error| error.to_string())?;
         }
         Ok(removal)
+    }
+
+    /// Removes lives of a node.
+    pub(super) async fn remove_lives(
+        &self,
+        node: &str,
+        lives: &[Incarnation],
+    ) -> Result<(), ChangeError> {
+        let me = self.me();
+        let removing = self.change(|roster| {
+            for life in lives {
+                let new = roster.remove(me, *life, wall_micros())?;
+                if new {
+                    let incarnation = format!("{:016x}", life.get());
+                    tracing::warn!(node, incarnation, "is removed from the cluster");
+                }
+            }
+            Ok::<_, RosterError>(())
+        });
+        removing.await
     }
 
     /// A peer has shown its members. What cannot be kept now (a full disk) counts all the same: the peer shows it again at the next start.

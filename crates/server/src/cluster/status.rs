@@ -81,6 +81,8 @@ impl Remove {
             .collect();
         match (lives.is_empty(), named.is_empty()) {
             (false, _) => Ok(lives),
+            // The node does it by itself.
+            (true, false) if self.earlier => Ok(Vec::new()),
             (true, false) => Err(format!("{} was removed already", self.node)),
             (true, true) if self.earlier => Err(format!("{} has no earlier lives", self.node)),
             (true, true) => Err(format!("there is no node {} in the cluster", self.node)),
@@ -200,6 +202,7 @@ impl Status {
         me: Option<Incarnation>,
         links: &[Linked],
     ) -> Self {
+        let free = roster.members().free_of_all();
         let lines = roster.members().iter().map(|(incarnation, member)| {
             let place = roster.places().get(&member.name);
             let place = place.filter(|place| place.incarnation == incarnation);
@@ -208,6 +211,7 @@ impl Status {
                 name: member.name.clone(),
                 incarnation: format!("{:016x}", incarnation.get()),
                 slot: member.slot,
+                slots_free: free.get(&incarnation).map(|slots| slots.count_ones()),
                 removed: roster.members().is_out(incarnation),
                 closed: member.closed().is_some(),
                 region: place.map(|place| place.region.clone()),
@@ -445,6 +449,9 @@ pub struct NodeLine {
     pub incarnation: String,
     /// Of its UIDs.
     pub slot: u8,
+    /// How many slots it can give to others; `None`: its logs are closed, or an earlier version, which does not say it.
+    #[serde(default)]
+    pub slots_free: Option<u32>,
     /// Whether it was removed.
     #[serde(default)]
     pub removed: bool,
@@ -534,6 +541,7 @@ mod tests {
         for (number, name, role) in [(A, "a", None), (B, "b", None), (C, "c", Some(1))] {
             let _ = roster.sponsor(id(A), id(number), name).unwrap();
             let place = Place {
+                shares: None,
                 version: 1,
                 incarnation: id(number),
                 address: format!("{name}.example.org:10700"),

@@ -98,6 +98,7 @@ fn shown(status: &Status) -> String {
     for node in &status.nodes {
         out.push_str(&line(node));
     }
+    out.push_str(&slots(status));
     if let Some(clock) = &status.clock {
         out.push_str(&format!("{clock}: this node writes nothing\n"));
     }
@@ -213,6 +214,31 @@ fn log_of(status: &Status, (incarnation, log): (&String, &LogLine)) -> String {
     }
 }
 
+/// Slots that nodes which come can get, and where they are; of an earlier version nothing is known.
+fn slots(status: &Status) -> String {
+    let known = status.nodes.iter();
+    let known = known.filter_map(|node| Some((node, node.slots_free?)));
+    let known: Vec<(&NodeLine, u32)> = known.collect();
+    if known.is_empty() {
+        return String::new();
+    }
+    let is_there = |node: &NodeLine| node.address.is_some() && !node.removed;
+    let mut at: Vec<String> = known
+        .iter()
+        .filter(|(node, _)| is_there(node))
+        .map(|(node, free)| format!("{free} at {}", node.name))
+        .collect();
+    let gone = known.iter().filter(|(node, _)| !is_there(node));
+    let gone: u32 = gone.map(|(_, free)| free).sum();
+    if gone > 0 {
+        at.push(format!(
+            "{gone} of nodes that are gone, until they are removed and their logs are closed"
+        ));
+    }
+    let all: u32 = known.iter().map(|(_, free)| free).sum();
+    format!("slots: {all} of 64 are free: {}\n", at.join(", "))
+}
+
 /// How far its clock is from the one here.
 fn clock_of(node: &NodeLine) -> String {
     match node.clock_ahead_micros {
@@ -293,6 +319,7 @@ mod tests {
             name: name.into(),
             incarnation: incarnation.into(),
             slot: 3,
+            slots_free: None,
             removed: false,
             closed: false,
             region: Some("eu".into()),
@@ -554,6 +581,29 @@ mod tests {
             rest,
             "  7  17 operations, 14 applied, 9 stable; held by a; b leaves; served by a; a lacks 5 (size not known, for at least 3 s); \
              b lacks 5 (700 bytes, for 3 s); 2 claims made again; 1 bodies missing, 0 accounts stalled; logs: a 10, b (0b) 7 (4 applied), b (0c) 2, 0d 1\n  8  is being opened\n"
+        );
+    }
+
+    #[test]
+    fn free_slots_are_told_with_who_has_them() {
+        let mut status = status();
+        status.nodes = ["a", "b"].map(|name| node(name, name)).into();
+        assert_eq!(slots(&status), "");
+        status.nodes[0].slots_free = Some(20);
+        status.nodes[1].slots_free = Some(0);
+        assert_eq!(
+            slots(&status),
+            "slots: 20 of 64 are free: 20 at a, 0 at b\n"
+        );
+        assert!(shown(&status).contains(&slots(&status)));
+        let mut former = node("b", "0b");
+        (former.address, former.slots_free) = (None, Some(7));
+        let mut removed = node("c", "0c");
+        (removed.removed, removed.slots_free) = (true, Some(5));
+        status.nodes.extend([former, removed]);
+        assert_eq!(
+            slots(&status),
+            "slots: 32 of 64 are free: 20 at a, 0 at b, 12 of nodes that are gone, until they are removed and their logs are closed\n"
         );
     }
 

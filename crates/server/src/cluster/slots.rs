@@ -1,0 +1,115 @@
+//! Free slots are kept where they can be given: shared out among the members that are linked, and taken back from earlier lives of this node.
+//!
+//! An earlier life has a part of the free slots, which comes back when its logs are closed. Its node removes it by itself as soon as nothing can be lost
+//! by that: this node has all that others had, and each other member says that nobody is linked to it as that life.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use whimbrel_cluster::Peer;
+use whimbrel_crdt::Incarnation;
+use whimbrel_replication::roster::Roster;
+
+use super::{settle::remembered_by, state::State, status::Remove};
+use crate::{clock::Clock, store_calls::Store};
+
+/// How often it is looked whether something has changed.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Between two questions about earlier lives, at first and at most.
+const ASK_AFTER: Duration = Duration::from_millis(500);
+const ASK_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// For a peer that is linked to say what it knows.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Runs as long as the node.
+pub(super) async fn watch<S: Store>(state: Arc<State<S>>, clock: Clock) {
+    let mut ticks = interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut shared = None;
+    let (mut pause, mut next) = (ASK_AFTER, Instant::now());
+    loop {
+        ticks.tick().await;
+        let now = (state.roster(), linked(&state));
+        if shared.as_ref() != Some(&now) {
+            share_out(&state, &now.0, &now.1).await;
+            shared = Some(now);
+        }
+        let lives = earlier_lives(&state);
+        if lives.is_empty() {
+            pause = ASK_AFTER;
+        } else if Instant::now() >= next {
+            give_up(&state, &lives, clock).await;
+            next = Instant::now() + pause;
+            pause = (pause * 2).min(ASK_AFTER_MAX);
+        }
+    }
+}
+
+fn linked<S: Store>(state: &State<S>) -> BTreeSet<Incarnation> {
+    let links = state.transport.links().into_iter();
+    let ids = links.map(|link| link.incarnation);
+    ids.filter(|id| state.links.is_up(*id)).collect()
+}
+
+async fn share_out<S: Store>(state: &State<S>, roster: &Roster, linked: &BTreeSet<Incarnation>) {
+    let me = state.me();
+    // Mostly there is nothing to give, and nobody is waited for.
+    if Roster::clone(roster).share_out(me, linked) != Ok(true) {
+        return;
+    }
+    let given = state.change(|roster| roster.share_out(me, linked).map(drop));
+    match given.await {
+        Ok(()) => tracing::debug!("free slots were given to other members"),
+        Err(error) => tracing::warn!(%error, "free slots cannot be given to other members"),
+    }
+}
+
+/// Of this node, before the present one, that belong to the cluster still.
+fn earlier_lives<S: Store>(state: &State<S>) -> Vec<Incarnation> {
+    let (me, name) = (state.me(), state.credentials.name().to_string());
+    let remove = Remove {
+        node: name,
+        earlier: true,
+        really: true,
+    };
+    // None, or all were removed.
+    let mut lives = remove.lives(&state.roster()).unwrap_or_default();
+    lives.retain(|id| *id != me);
+    lives
+}
+
+async fn give_up<S: Store>(state: &State<S>, lives: &[Incarnation], clock: Clock) {
+    let peers = state.peers(&state.roster());
+    let links = state.transport.links();
+    let is_linked = |peer: &Peer| links.iter().any(|link| link.name == peer.name);
+    // It may have what they have not, or they may have what it has not.
+    if state.is_young() || peers.is_empty() || !peers.iter().all(is_linked) {
+        return;
+    }
+    for life in lives {
+        for peer in &peers {
+            let asking = timeout(ANSWER_TIME_MAX, remembered_by(state, *life, peer, clock));
+            match asking.await {
+                Ok(Ok(answer)) if answer.remembered.answered.is_none() => {}
+                Ok(Ok(_)) => {
+                    let incarnation = format!("{:016x}", life.get());
+                    tracing::warn!(
+                        peer = %peer.name,
+                        incarnation,
+                        "a peer is linked to an earlier life of this node: it runs twice. Stop the one that is not to go on"
+                    );
+                    return;
+                }
+                Ok(Err(_)) | Err(_) => return,
+            }
+        }
+    }
+    tracing::info!("all that earlier lives of this node had is here: they are given up");
+    let node = state.credentials.name().to_string();
+    let removed = state.remove_lives(&node, lives).await;
+    if let Err(error) = removed {
+        tracing::warn!(%error, "earlier lives of this node cannot be removed from the cluster");
+    }
+}
