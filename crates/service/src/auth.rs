@@ -177,7 +177,7 @@ impl Lane {
     }
 
     fn tidy(&mut self, site: IpAddr) {
-        if self.peers.get(&site).is_some_and(|peers| peers.len() == 0) {
+        if self.peers.get(&site).is_some_and(|peers| peers.is_empty()) {
             self.peers.remove(&site);
         }
     }

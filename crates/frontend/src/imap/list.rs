@@ -444,7 +444,7 @@ impl Task for List {
 
     /// The page is asked for again, from where it was left.
     fn shed(&mut self) {
-        if self.page.len() > 0 {
+        if !self.page.as_slice().is_empty() {
             self.page = Vec::new().into_iter();
             self.more = true;
         }

@@ -4,7 +4,10 @@ use bytes::Bytes;
 use whimbrel_mailbox::{AccountId, LoadError, Replica};
 
 use super::{Partition, PartitionOwner, Phase, keys};
-use crate::machine::{Building, Now, Output, Ticket};
+use crate::{
+    api::Failure,
+    machine::{Building, Now, Output, Ticket},
+};
 
 impl PartitionOwner {
     pub(super) fn rows_loaded(
@@ -75,6 +78,19 @@ impl PartitionOwner {
             Ok(replica) => self.out.push_back(Output::Discard(replica)),
             Err((_, error)) if is_awaited => self.broken(account, &error.to_string()),
             Err(_) => {}
+        }
+    }
+
+    /// An account of which nothing was stored is open now, or is gone: what waited for it is taken up.
+    pub(super) fn woken(&mut self, now: Now, account: AccountId) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        if !matches!(entry.phase, Phase::Running(_)) {
+            return self.drop_account(account, Failure::NoSuchAccount);
+        }
+        for input in std::mem::take(&mut entry.waiting) {
+            self.handle_again(now, input);
         }
     }
 }

@@ -23,7 +23,7 @@ use super::{
     writing::take_shown,
 };
 use crate::{
-    api::{Event, Failure, SessionId},
+    api::{Event, SessionId},
     machine::{Note, Now, Output, Ticket},
     peers::{Frame, PeerInput, PeerOutput, Then, Want, Work, bodies, keep_early},
 };
@@ -659,19 +659,6 @@ impl PartitionOwner {
         }
         for (account, message, content) in sent {
             self.sent_elsewhere(now, account, message, content);
-        }
-    }
-
-    /// An account of which nothing was stored is open now, or is gone: what waited for it is taken up.
-    fn woken(&mut self, now: Now, account: AccountId) {
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return;
-        };
-        if !matches!(entry.phase, Phase::Running(_)) {
-            return self.drop_account(account, Failure::NoSuchAccount);
-        }
-        for input in std::mem::take(&mut entry.waiting) {
-            self.handle_again(now, input);
         }
     }
 }

@@ -155,7 +155,7 @@ fn keywords() {
         all.map(Flag::Keyword).collect()
     };
     let mut world = World::new();
-    let mut append = |world: &mut World, n| world.append("INBOX", 1, 1, &keywords(n));
+    let append = |world: &mut World, n| world.append("INBOX", 1, 1, &keywords(n));
     let mut there = 0;
     let refused = loop {
         match append(&mut world, there) {
