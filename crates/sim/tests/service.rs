@@ -893,12 +893,16 @@ fn logins_are_checked_cached_and_throttled() {
             Reply::Failed(Failure::Credentials)
         ));
     }
-    let (reply, free) = login(&mut world, "anne@example.org", "new");
+    let (reply, free) = login(&mut world, "anne@example.org", "wrong");
     assert!(
         matches!(reply, Reply::Failed(Failure::Throttled)),
         "{reply:?}"
     );
     assert!(free < 20_000, "refused before work");
+    // A password that was right from there a moment ago is taken all the same, and costs no work either.
+    let (reply, free) = login(&mut world, "anne@example.org", "new");
+    assert!(matches!(reply, Reply::Authenticated { .. }), "{reply:?}");
+    assert!(free < 20_000, "it is remembered");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use whimbrel_service::{
     api::{AccountId, Call, MailboxCall, MailboxName, NewMail, Reply, SessionId},
     machine::RequestId,
+    owner,
 };
 
 use super::{
@@ -128,6 +129,8 @@ pub fn run(setting: &Setting, seed: u64) -> Result<Outcome, Breach> {
         tiny_memory: false,
         small_windows: false,
         kept: 0,
+        // A batch that is applied in parts is late.
+        foreign_bytes_max: owner::Config::default().foreign_bytes_max,
         loses: false,
         leaves: 0,
         doors: 0,
