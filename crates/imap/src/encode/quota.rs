@@ -81,7 +81,7 @@ mod tests {
         );
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "* QUOTAROOT comp/mail \"\"\r\n* QUOTA \"\" ()\r\n* QUOTA \"#user\" (STORAGE 2 4 MESSAGE 3 4 MAILBOX 0 9)\r\n"
+            "* QUOTAROOT \"comp/mail\" \"\"\r\n* QUOTA \"\" ()\r\n* QUOTA \"#user\" (STORAGE 2 4 MESSAGE 3 4 MAILBOX 0 9)\r\n"
         );
     }
 }
