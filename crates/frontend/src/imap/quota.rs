@@ -28,7 +28,7 @@ impl Quota {
         Ok(Quota { mailbox: None })
     }
 
-    /// GETQUOTAROOT: "the mailbox name [...] need not exist" is not said; of one that may be created the root is the same (RFC 9208, 4.1.3).
+    /// GETQUOTAROOT (RFC 9208, 4.1.3). The root is the same for a mailbox that does not exist yet.
     pub(super) fn of_mailbox(mailbox: &WireName) -> Result<Quota, Outcome> {
         Ok(Quota {
             mailbox: Some(context::name(mailbox)?),

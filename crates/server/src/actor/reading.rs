@@ -3,35 +3,52 @@
 use std::{future::Future, sync::Arc};
 
 use bytes::Bytes;
+use tokio::sync::mpsc;
 use whimbrel_service::{
     machine::{Building, Input, Machine, Ticket},
     peers::PeerInput,
 };
 use whimbrel_storage::{KeyRange, LogStore, PartitionId, ScanLimit, StoreError};
 
-use super::Actor;
-use crate::metrics::{self, Fault};
+use super::{Actor, Shared};
+use crate::{
+    metrics::{self, Fault},
+    switchboard::Work,
+};
+
+/// The way back to the machine.
+type Pages = mpsc::Sender<(Input, Work)>;
 
 impl<M, S> Actor<M, S>
 where
     M: Machine + Send + 'static,
     S: LogStore + Clone,
 {
-    /// Reads from the store beside the machine.
-    pub(super) fn read(
-        &self,
-        ticket: Ticket,
-        reading: impl Future<Output = Result<PeerInput, StoreError>> + Send + 'static,
-    ) {
+    /// Does something beside the machine, when there is a place for it. A panic stops the node.
+    fn beside<F>(&self, job: impl FnOnce(Arc<Shared<S>>, Pages, Work) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send,
+    {
         let shared = Arc::clone(&self.shared);
         let pages = self.to_pages.clone();
         let work = self.shared.board.work().begin();
         let guard = self.stops();
         tokio::spawn(async move {
             let _guard = guard;
-            let Ok(_place) = shared.loads.acquire().await else {
+            let Ok(_place) = Arc::clone(&shared.loads).acquire_owned().await else {
                 return;
             };
+            job(shared, pages, work).await;
+        });
+    }
+
+    /// Reads from the store.
+    pub(super) fn read(
+        &self,
+        ticket: Ticket,
+        reading: impl Future<Output = Result<PeerInput, StoreError>> + Send + 'static,
+    ) {
+        self.beside(async move |shared, pages, work| {
             let input = match reading.await {
                 Ok(input) => Input::Peer(input),
                 Err(error) if error.stops_node() => {
@@ -48,14 +65,10 @@ where
         });
     }
 
+    /// Makes an account of its rows, on a thread of its own.
     pub(super) fn build(&self, ticket: Ticket, building: Building) {
-        let shared = Arc::clone(&self.shared);
-        let (pages, work) = (self.to_pages.clone(), self.shared.board.work().begin());
         let guard = self.stops();
-        tokio::spawn(async move {
-            let Ok(_place) = shared.loads.acquire().await else {
-                return;
-            };
+        self.beside(async move |_, pages, work| {
             let built = tokio::task::spawn_blocking(move || {
                 let _guard = guard;
                 Input::Built(ticket, building.run())
@@ -67,16 +80,9 @@ where
         });
     }
 
+    /// Scans rows, page by page.
     pub(super) fn load(&self, ticket: Ticket, partition: PartitionId, from: Vec<u8>, to: Vec<u8>) {
-        let shared = Arc::clone(&self.shared);
-        let pages = self.to_pages.clone();
-        let work = self.shared.board.work().begin();
-        let guard = self.stops();
-        tokio::spawn(async move {
-            let _guard = guard;
-            let Ok(_place) = shared.loads.acquire().await else {
-                return;
-            };
+        self.beside(async move |shared, pages, work| {
             let mut range = KeyRange {
                 start: Bytes::from(from),
                 end: Some(Bytes::from(to)),
