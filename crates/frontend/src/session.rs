@@ -10,7 +10,7 @@ use whimbrel_service::{
     api::{AccountId, Call, Event, Reply, SessionId},
     machine::Now,
 };
-use whimbrel_smtp::{HostName, Role};
+use whimbrel_smtp::{HostName, Role, session::Refused};
 
 /// So long a command goes on whose session ends because nobody may be logged in any more ([`Event::Ended`]): most are done by then, and their client hears why.
 pub(crate) const ENDED_MICROS: u64 = 2_000_000;
@@ -66,6 +66,8 @@ pub enum Note {
         /// How many accounts receive it.
         deliveries: usize,
     },
+    /// A sender, a recipient or a message was refused.
+    Refused(Refused),
     /// Why the session ended.
     Closed(&'static str),
 }

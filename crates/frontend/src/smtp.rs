@@ -719,6 +719,8 @@ impl Session for SmtpSession {
 
     fn poll(&mut self, now: Now) -> Option<Action> {
         loop {
+            let refused = std::iter::from_fn(|| self.machine.take_refused());
+            self.notes.extend(refused.map(Note::Refused));
             if let Some(note) = self.notes.pop_front() {
                 return Some(Action::Note(note));
             }

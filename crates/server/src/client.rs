@@ -62,7 +62,14 @@ pub fn trusting(certificate: &Path) -> Result<Arc<ClientConfig>, ClientError> {
     Ok(Arc::new(config))
 }
 
-async fn handshake(stream: TcpStream, tls: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
+/// TLS on a connection, with the address for the server's name.
+///
+/// # Errors
+/// What ended the handshake.
+pub async fn handshake(
+    stream: TcpStream,
+    tls: &Arc<ClientConfig>,
+) -> io::Result<TlsStream<TcpStream>> {
     let name = ServerName::from(stream.peer_addr()?.ip());
     TlsConnector::from(Arc::clone(tls))
         .connect(name, stream)

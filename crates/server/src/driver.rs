@@ -656,6 +656,14 @@ impl<S: Store> Driver<S> {
                 metrics::accepted(protocol, *bytes);
                 tracing::info!(session, protocol, entry, bytes, deliveries, "accepted");
             }
+            Note::Refused(refused) => {
+                metrics::mail_refused(protocol, refused.what);
+                if crate::log::may_write("refused") {
+                    let [from, to] = [&refused.from, &refused.to].map(|text| printable(text));
+                    let (what, reply) = (refused.what, &refused.reply);
+                    tracing::info!(session, protocol, peer = %self.address, what, from, to, reply, "refused");
+                }
+            }
             Note::Closed(reason) => tracing::info!(session, protocol, reason, "closed"),
         }
     }

@@ -9,7 +9,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use bytes::Bytes;
@@ -38,7 +38,7 @@ use crate::{
     service::Service,
     sessions,
     switchboard::Switchboard,
-    tls::{Certificates, Reload, TlsError},
+    tls::{Certificates, Fault, Reload, TlsError},
     waiting::{Door, Waits},
 };
 
@@ -617,6 +617,33 @@ fn admin_socket(data: &DataDir) -> Result<UnixListener, StartError> {
     })
 }
 
+/// What was told of the certificate in use.
+#[derive(Default)]
+struct Told {
+    faults: Vec<Fault>,
+    at: Option<Instant>,
+}
+
+impl Told {
+    /// Tells what clients will not take, when that changes and once a day.
+    fn look(&mut self, certificates: &Certificates) {
+        const AGAIN_AFTER: Duration = Duration::from_secs(86_400);
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = since_1970.map_or(0, |of| i64::try_from(of.as_secs()).unwrap_or(i64::MAX));
+        let (ends, faults) = certificates.faults(now);
+        metrics::certificate(ends, &faults);
+        let is_due = self.at.is_none_or(|at| at.elapsed() >= AGAIN_AFTER);
+        if faults == self.faults && !is_due {
+            return;
+        }
+        for fault in &faults {
+            let certificate = certificates.path().display();
+            tracing::warn!(%certificate, fault = fault.word(), "{}", fault.text());
+        }
+        (self.faults, self.at) = (faults, Some(Instant::now()));
+    }
+}
+
 async fn watch_certificates(
     certificates: Arc<Certificates>,
     asked: Arc<Notify>,
@@ -625,7 +652,9 @@ async fn watch_certificates(
 ) {
     // A fault that stays is told once.
     let mut told = String::new();
+    let mut faults = Told::default();
     loop {
+        faults.look(&certificates);
         let forced = tokio::select! {
             () = tokio::time::sleep(interval) => false,
             () = asked.notified() => true,

@@ -4,6 +4,7 @@
 //! working one; private keys are created with mode 0600 and never logged.
 
 mod binding;
+mod validity;
 
 use std::{
     fs,
@@ -21,6 +22,8 @@ use rustls::{
     sign::CertifiedKey,
 };
 use whimbrel_frontend::session::Tls;
+
+pub use validity::Fault;
 
 use crate::config::Config;
 
@@ -52,6 +55,7 @@ pub enum TlsError {
 pub struct Certificates {
     cert: PathBuf,
     key: PathBuf,
+    host: String,
     in_use: Arc<InUse>,
     stamp: Mutex<Option<[Stamp; 2]>>,
 }
@@ -124,6 +128,7 @@ impl Certificates {
         Ok(Certificates {
             cert,
             key,
+            host: config.hostname(),
             in_use: Arc::new(InUse(RwLock::new(Loaded::new(certified)))),
             stamp: Mutex::new(stamp),
         })
@@ -166,6 +171,16 @@ impl Certificates {
             .cert
             .first()
             .map_or_else(String::new, |der| fingerprint(der))
+    }
+
+    /// When the certificate's time ends, in seconds since 1970, and what is wrong with it now, likewise.
+    pub fn faults(&self, now: i64) -> (i64, Vec<Fault>) {
+        let shown = self.shown().now();
+        let first = shown.certified.cert.first();
+        first.map_or_else(
+            || (0, Vec::new()),
+            |der| validity::check(der, now, &self.host),
+        )
     }
 
     /// The certificate that clients are shown.

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::{TcpSocket, TcpStream},
 };
 use whimbrel_imap::{
@@ -31,6 +31,8 @@ use whimbrel_smtp::{
 
 const ANNE: &str = "anne@example.org";
 const PASSWORD: &str = "correct-horse-battery";
+/// The same, for AUTH.
+const PLAIN: &str = "AUTH PLAIN AGFubmVAZXhhbXBsZS5vcmcAY29ycmVjdC1ob3JzZS1iYXR0ZXJ5";
 
 fn config(directory: &Path) -> Config {
     let mut config = Config::parse(
@@ -107,6 +109,30 @@ async fn inbox(server: &Server, messages: u32) -> Imap {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     imap
+}
+
+/// Says these lines over TLS, each when the line before it was answered; the answer to the last.
+async fn says(server: &Server, protocol: Protocol, lines: &[&str]) -> String {
+    let tls = client::trusting(server.certificates().path()).unwrap();
+    let stream = TcpStream::connect(address(server, For::Mail(protocol, true)));
+    let stream = client::handshake(stream.await.unwrap(), &tls).await;
+    let mut stream = BufReader::new(stream.unwrap());
+    let mut answer = String::new();
+    for line in std::iter::once("").chain(lines.iter().copied()) {
+        if !line.is_empty() {
+            let line = format!("{line}\r\n");
+            stream.get_mut().write_all(line.as_bytes()).await.unwrap();
+        }
+        loop {
+            answer.clear();
+            stream.read_line(&mut answer).await.unwrap();
+            // All lines of a reply but the last have a hyphen behind the code.
+            if answer.as_bytes().get(3) != Some(&b'-') {
+                break;
+            }
+        }
+    }
+    answer
 }
 
 async fn bodies(imap: &mut Imap) -> Vec<(u32, String)> {
@@ -246,6 +272,7 @@ async fn a_flood_keeps_nobody_out() {
     config.limits.smtp_connections_max = 40;
     config.limits.unauthenticated_per_address_max = 8;
     config.tls.handshakes_max = 16;
+    config.submission.listen_tls = config.pop3.listen_tls.clone();
     let verifier = make_verifier(&config.auth, PASSWORD.as_bytes()).unwrap();
     let question = Question::AccountAdd {
         address: ANNE.to_owned(),
@@ -276,6 +303,11 @@ async fn a_flood_keeps_nobody_out() {
         }
         // They hold all places now.
         drop(inbox(&server, 0).await);
+        let (user, pass) = (format!("USER {ANNE}"), format!("PASS {PASSWORD}"));
+        let answer = says(&server, Protocol::Pop3, &[&user, &pass]).await;
+        assert!(answer.starts_with("+OK"), "{answer}");
+        let answer = says(&server, Protocol::Submission, &["EHLO c", PLAIN]).await;
+        assert!(answer.starts_with("235 "), "{answer}");
         let mut greeting = [0; 4];
         let mut stream = TcpStream::connect(smtp).await.unwrap();
         stream.read_exact(&mut greeting).await.unwrap();

@@ -19,6 +19,8 @@ pub use gather::Sources;
 pub(crate) use http::respond;
 pub use http::{Readiness, State, serve};
 
+use crate::tls;
+
 macro_rules! figures {
     ($( $ident:ident: $type:ident<$count:literal> = $name:literal, [$($label:literal),*], $unit:literal, $meaning:literal; )+) => {
         $(
@@ -49,6 +51,8 @@ figures! {
         "Logins. Mechanism: that of SASL, or PASSWORD for LOGIN of IMAP and USER and PASS of POP3. Result: ok, credentials, throttled, in use, binding, acts for another, malformed or failure.";
     LOGIN_CHECKS: Counter<1> = "whimbrel_login_checks_total", ["source"], "logins",
         "Right passwords, by whether argon2id had to be computed (computed) or not (cache).";
+    MAIL_REFUSED: Counter<2> = "whimbrel_mail_refused_total", ["protocol", "what"], "refusals",
+        "What senders were refused, each with a line in the log: sender, recipient or message.";
     TRANSACTIONS: Counter<1> = "whimbrel_transactions_total", ["protocol"], "messages",
         "Messages accepted from senders.";
     TRANSACTION_BYTES: Counter<1> = "whimbrel_transaction_bytes_total", ["protocol"], "bytes",
@@ -165,6 +169,10 @@ figures! {
         "What went wrong on our side, by where: commit (the disk takes no writes), load, store, content (a damaged row), accept, warning (odd, and survived; the log says more).";
     STALE: Gauge<1> = "whimbrel_figures_stale", ["of"], "figures",
         "1 if the mailboxes' machines (machines) or the cluster (cluster) were too busy to answer within a second: all gauges of them are then those of an earlier time.";
+    CERTIFICATE_ENDS: Gauge<0> = "whimbrel_certificate_ends_seconds", [], "seconds",
+        "When the certificate that clients are shown expires, in seconds since 1970.";
+    CERTIFICATE_FAULTS: Gauge<1> = "whimbrel_certificate_faults", ["fault"], "faults",
+        "1 if clients refuse the certificate, or soon will: early, expired, ends soon (within a week), other host (it is not for server.hostname).";
     RESIDENT: Gauge<0> = "whimbrel_resident_bytes", [], "bytes",
         "Resident memory of the process.";
     DESCRIPTORS: Gauge<0> = "whimbrel_open_descriptors", [], "descriptors",
@@ -254,6 +262,19 @@ pub fn login_check(cached: bool) {
 /// Counts a login of a session, or the refusal of one.
 pub fn login(protocol: &'static str, mechanism: &'static str, result: &'static str) {
     LOGINS.add([protocol, mechanism, result], 1);
+}
+
+/// Counts what a sender was refused.
+pub fn mail_refused(protocol: &'static str, what: &'static str) {
+    MAIL_REFUSED.add([protocol, what], 1);
+}
+
+/// How the certificate is that clients are shown.
+pub fn certificate(ends: i64, faults: &[tls::Fault]) {
+    CERTIFICATE_ENDS.set([], u64::try_from(ends).unwrap_or(0));
+    for fault in tls::Fault::ALL {
+        CERTIFICATE_FAULTS.set([fault.word()], u64::from(faults.contains(&fault)));
+    }
 }
 
 /// All logs together have so many bytes.

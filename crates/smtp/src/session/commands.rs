@@ -177,6 +177,7 @@ impl Session {
     }
 
     fn mail(&mut self, mail: MailFrom) {
+        let from = mail.from.to_string();
         let limits = &self.config.limits;
         let refusal = match &self.hello {
             None => out_of_sequence("Say hello first"),
@@ -212,6 +213,9 @@ impl Session {
                 return;
             }
         };
+        if self.transaction.is_none() && self.hello.is_some() {
+            self.note_refused_sender(from, &refusal);
+        }
         self.fail(&refusal);
     }
 
@@ -234,7 +238,10 @@ impl Session {
                 });
                 self.say(250, Enhanced(1, 0), "Sender OK");
             }
-            Err(refusal) => self.reply(refusal.reply()),
+            Err(refusal) => {
+                self.note_refused_sender(mail.from.to_string(), &refusal);
+                self.reply(refusal.reply());
+            }
         }
         self.go_on();
     }
@@ -247,10 +254,11 @@ impl Session {
         if self.message.is_some() || transaction.failed {
             self.fail(&out_of_sequence("RCPT after BDAT"));
         } else if transaction.recipients.len() >= self.config.limits.recipients_max {
-            self.refuse_recipient(&Refusal::new(452, Enhanced(5, 3), "Too many recipients"));
+            let refusal = Refusal::new(452, Enhanced(5, 3), "Too many recipients");
+            self.refuse_recipient(&to, &refusal);
         } else if !transaction.mail.utf8 && to.mailbox().is_some_and(|mailbox| !mailbox.is_ascii())
         {
-            self.refuse_recipient(&CommandError::NeedsUtf8.refusal());
+            self.refuse_recipient(&to, &CommandError::NeedsUtf8.refusal());
         } else {
             self.ask(Question::Rcpt(to.clone()), Output::Rcpt(to));
         }
@@ -269,12 +277,13 @@ impl Session {
                 self.say(250, Enhanced(1, 5), "Recipient OK");
             }
             (Ok(()), None) => unreachable!("a recipient is asked about only within a transaction"),
-            (Err(refusal), _) => self.refuse_recipient(&refusal),
+            (Err(refusal), _) => self.refuse_recipient(&to, &refusal),
         }
         self.go_on();
     }
 
-    fn refuse_recipient(&mut self, refusal: &Refusal) {
+    fn refuse_recipient(&mut self, to: &ForwardPath, refusal: &Refusal) {
+        self.note_refused("recipient", to.to_string(), refusal);
         self.reply(refusal.reply());
         let limits = &self.config.limits;
         if refusal.reply().enhanced() == Some(Enhanced(1, 1)) && !refusal.is_temporary() {

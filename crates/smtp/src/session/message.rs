@@ -124,6 +124,7 @@ impl Session {
         let config = Arc::clone(&self.config);
         let limits = &config.limits;
         if bytes > limits.bdat_chunk_bytes_max {
+            self.note_refused_message(&Refusal::too_large());
             self.close_with(
                 &Refusal::too_large(),
                 CloseReason::TooMuchData,
@@ -148,6 +149,7 @@ impl Session {
             chunk.refusal = Some(refusal);
         } else if total > limits.message_bytes_max {
             chunk.refusal = Some(Refusal::too_large());
+            self.note_refused_message(&Refusal::too_large());
             self.fail_message(AbortReason::TooLarge);
         }
         let first = self.message.is_none();
@@ -192,6 +194,9 @@ impl Session {
             .is_none()
         {
             return;
+        }
+        if let Err(refusal) = &answer {
+            self.note_refused_message(refusal);
         }
         let Some(message) = &mut self.message else {
             unreachable!("DataBegin is asked of a message")
@@ -433,6 +438,20 @@ impl Session {
     /// Replies to the end of the message and ends the transaction.
     fn finish_message(&mut self, answer: &DataAnswer) {
         self.message = None;
+        match answer {
+            DataAnswer::Whole(Err(refusal)) => self.note_refused_message(refusal),
+            DataAnswer::Whole(Ok(_)) => {}
+            DataAnswer::Each(verdicts) => {
+                let transaction = self.transaction.as_ref();
+                let recipients = transaction.map_or(&[][..], |of| &of.recipients);
+                let each = recipients.iter().zip(verdicts);
+                let refused = each.filter_map(|(to, verdict)| Some((to, verdict.as_ref().err()?)));
+                let refused: Vec<_> = refused.map(|(to, why)| (to.to_string(), why)).collect();
+                for (to, refusal) in refused {
+                    self.note_refused("message", to, refusal);
+                }
+            }
+        }
         let recipients = self
             .transaction
             .take()

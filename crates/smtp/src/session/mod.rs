@@ -104,6 +104,9 @@ struct Transaction {
     failed: bool,
 }
 
+/// Refusals that were not taken yet: those of one input, which its owner takes before the next.
+const REFUSED_MAX: usize = 10_000;
+
 /// One connection's session.
 #[derive(Debug)]
 pub struct Session {
@@ -117,6 +120,7 @@ pub struct Session {
     /// Replies not yet given out.
     out: Vec<u8>,
     outputs: VecDeque<Output>,
+    refused: VecDeque<Refused>,
     /// HELO (true: basic), EHLO or LHLO.
     hello: Option<(HostName, bool)>,
     authenticated: bool,
@@ -152,6 +156,7 @@ impl Session {
             buffer: InputBuffer::default(),
             out: Vec::new(),
             outputs: VecDeque::new(),
+            refused: VecDeque::new(),
             hello: None,
             authenticated: false,
             opened: now,
@@ -190,6 +195,11 @@ impl Session {
                     .then(|| Output::Send(core::mem::take(&mut self.out)));
             }
         }
+    }
+
+    /// What was refused since this was asked last, one at a time.
+    pub fn take_refused(&mut self) -> Option<Refused> {
+        self.refused.pop_front()
     }
 
     /// Takes bytes from the connection; returns how many were taken: at most [`Session::input_room`].
@@ -491,6 +501,42 @@ impl Session {
 
     fn say(&mut self, code: u16, enhanced: Enhanced, text: &str) {
         self.reply(&Reply::new(code, Some(enhanced), text));
+    }
+
+    /// Notes what is refused: the owner logs it.
+    fn note(&mut self, what: &'static str, from: String, to: String, refusal: &Refusal) {
+        if self.refused.len() < REFUSED_MAX {
+            let reply = refusal.reply().to_string();
+            self.refused.push_back(Refused {
+                what,
+                from,
+                to,
+                reply,
+            });
+        }
+    }
+
+    fn note_refused_sender(&mut self, from: String, refusal: &Refusal) {
+        self.note("sender", from, String::new(), refusal);
+    }
+
+    /// Something of the present transaction.
+    fn note_refused(&mut self, what: &'static str, to: String, refusal: &Refusal) {
+        let transaction = self.transaction.as_ref();
+        let from = transaction.map_or_else(String::new, |of| of.mail.from.to_string());
+        self.note(what, from, to, refusal);
+    }
+
+    /// The message of the present transaction, for all its recipients.
+    fn note_refused_message(&mut self, refusal: &Refusal) {
+        let to = match &self.transaction {
+            Some(transaction) => match transaction.recipients.as_slice() {
+                [one] => one.to_string(),
+                many => format!("{} recipients", many.len()),
+            },
+            None => String::new(),
+        };
+        self.note_refused("message", to, refusal);
     }
 
     /// Replies to a protocol error and counts it.

@@ -232,6 +232,19 @@ pub enum Output {
     Close(CloseReason),
 }
 
+/// A sender, a recipient or a message was refused: what an administrator is asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// "sender", "recipient" or "message".
+    pub what: &'static str,
+    /// The reverse-path.
+    pub from: String,
+    /// The recipient; of a message that several would have got, how many.
+    pub to: String,
+    /// What the client was told, on one line.
+    pub reply: String,
+}
+
 /// How a message fared.
 pub type Verdict = Result<Accepted, Refusal>;
 
