@@ -24,5 +24,7 @@ pub mod limits;
 mod testing;
 
 pub use command::{Command, CommandBody};
-pub use decode::{AppendBegin, AppendLiteral, AppendMessage, Decoder, Event, Replaced, SaslReply};
+pub use decode::{
+    AppendBegin, AppendLiteral, AppendMessage, Decoder, Event, Import, Replaced, SaslReply,
+};
 pub use limits::Limits;

@@ -51,7 +51,7 @@ fn show(event: &Owned) -> String {
         },
         Owned::Message(m) if m.catenate => "catenate".into(),
         Owned::Message(m) => match m.import {
-            Some(id) => format!("message import {}", u128::from_be_bytes(id)),
+            Some(import) => format!("message import {}", u128::from_be_bytes(import.id)),
             None => "message".into(),
         },
         Owned::Literal(l) => format!(
@@ -204,7 +204,7 @@ fn appends() {
     );
     check(
         USER,
-        b"a APPEND x (\\Seen) X-WHIMBREL-IMPORT 0000000000000000000000000000010a {1+}\r\nx {0}\r\n",
+        b"a APPEND x (\\Seen) X-WHIMBREL-IMPORT 0000000000000000000000000000010a 0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b {1+}\r\nx {0}\r\n",
         &[
             "a APPEND x",
             "message import 266",
@@ -225,6 +225,14 @@ fn appends() {
             USER,
             format!("a APPEND x X-WHIMBREL-IMPORT {id} {{1+}}\r\nx\r\n").as_bytes(),
             &["a APPEND x", "a BAD expected 32 hexadecimal digits"],
+        );
+    }
+    let id = "0000000000000000000000000000010a";
+    for hash in ["0b".repeat(31), "0g".repeat(32), String::new()] {
+        check(
+            USER,
+            format!("a APPEND x X-WHIMBREL-IMPORT {id} {hash} {{1+}}\r\nx\r\n").as_bytes(),
+            &["a APPEND x", "a BAD expected 64 hexadecimal digits"],
         );
     }
     check(

@@ -152,6 +152,14 @@ impl MessageId {
         let id = derive("whimbrel import v1", &[&entry.0, &account.0]);
         Self(Order::of(&entry.0).before(id))
     }
+
+    /// What the upload of these bytes is called that become such a message, whoever brings them. Other bytes of the same message have another one: a store
+    /// has one body of a
+    /// name.
+    pub fn imported_upload(entry: EntryId, account: AccountId, hash: &[u8; 32]) -> [u8; 16] {
+        let parts: [&[u8]; 3] = [&entry.0, &account.0, hash];
+        Order::of(&entry.0).before(derive("whimbrel import upload v1", &parts))
+    }
 }
 
 /// Hashes ids, which end in a hash already: the last eight bytes are as good as any hash of them. The first ones are an [`Order`], which

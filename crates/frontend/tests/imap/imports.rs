@@ -30,9 +30,11 @@ fn an_upload_is_called_as_what_it_is_elsewhere() {
     let named = import_upload(
         EntryId(u128::from_str_radix(entry, 16).unwrap().to_be_bytes()),
         ANNE,
+        &[0xab; 32],
     );
+    let hash = "ab".repeat(32);
     for (import, upload) in [
-        (format!(" X-WHIMBREL-IMPORT {entry}"), Some(named)),
+        (format!(" X-WHIMBREL-IMPORT {entry} {hash}"), Some(named)),
         (String::new(), None),
     ] {
         let limits = Arc::new(Limits::default());

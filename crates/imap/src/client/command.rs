@@ -1,7 +1,6 @@
 //! Commands as bytes, cut where the client has to wait for a continuation.
 
 use super::NonSynchronising;
-use crate::CommandBody;
 use crate::command::{
     Fetch, FetchItem, List, Partial, Search, SearchKey, SearchReturn, Select, Sort, StatusItem,
     Store, Thread, ThreadAlgorithm,
@@ -11,6 +10,7 @@ use crate::core::{
     Date, DateTime, Flag, MailboxName, MessageSet, PartialRange, SequenceSet, StoreOperation, Tag,
     is_atom_char, utf7,
 };
+use crate::{CommandBody, Import};
 use base64::Engine as _;
 
 /// An APPEND to send.
@@ -30,7 +30,7 @@ pub struct Append<'a> {
 pub fn append_message_head(
     flags: &[Flag],
     date: Option<DateTime>,
-    import: [u8; 16],
+    import: &Import,
     bytes: u64,
 ) -> Vec<u8> {
     let mut out = b" ".to_vec();
@@ -41,7 +41,11 @@ pub fn append_message_head(
         out.extend_from_slice(b"\"");
     }
     out.extend_from_slice(b" X-WHIMBREL-IMPORT ");
-    for byte in import {
+    for byte in import.id {
+        out.extend_from_slice(format!("{byte:02x}").as_bytes());
+    }
+    out.push(b' ');
+    for byte in import.hash {
         out.extend_from_slice(format!("{byte:02x}").as_bytes());
     }
     out.extend_from_slice(format!(" {{{bytes}+}}").as_bytes());

@@ -4,7 +4,7 @@
 //! ```text
 //! append         = "APPEND" SP mailbox 1*append-message
 //! replace        = "REPLACE" SP seq-number SP mailbox append-message
-//! append-message = [SP flag-list] [SP date-time] [SP "X-WHIMBREL-IMPORT" SP 32HEXDIG] SP append-data
+//! append-message = [SP flag-list] [SP date-time] [SP "X-WHIMBREL-IMPORT" SP 32HEXDIG SP 64HEXDIG] SP append-data
 //! append-data    = literal / literal8 / "UTF8" SP "(" literal8 ")" / "CATENATE" SP "(" cat-part *(SP cat-part) ")"
 //! cat-part       = "TEXT" SP literal / "URL" SP astring / "UTF8" SP "(" literal8 ")"
 //! ```
@@ -15,7 +15,7 @@
 use crate::core::{DateTime, MessageSet, SequenceSet, SetBuilder, Tag};
 use crate::decode::collect::LiteralHeader;
 use crate::decode::cursor::{Cursor, Refusal};
-use crate::decode::{AppendBegin, AppendMessage, Event, Replaced};
+use crate::decode::{AppendBegin, AppendMessage, Event, Import, Replaced};
 
 /// An APPEND or REPLACE that is being read.
 #[derive(Debug)]
@@ -233,8 +233,10 @@ impl Progress {
         }
         if c.skip_word(b"X-WHIMBREL-IMPORT") {
             c.space()?;
-            let id = import_id(c.run(|b| b != b' ')).ok_or("expected 32 hexadecimal digits")?;
-            message.import = Some(id);
+            let id = hexadecimal(c.run(|b| b != b' ')).ok_or("expected 32 hexadecimal digits")?;
+            c.space()?;
+            let hash = hexadecimal(c.run(|b| b != b' ')).ok_or("expected 64 hexadecimal digits")?;
+            message.import = Some(Import { id, hash });
             c.space().map_err(|_| "expected the message")?;
         }
         message.catenate = c.skip_word(b"CATENATE");
@@ -277,16 +279,16 @@ impl Progress {
     }
 }
 
-fn import_id(digits: &[u8]) -> Option<[u8; 16]> {
-    let mut id = [0; 16];
-    if digits.len() != 2 * id.len() {
+fn hexadecimal<const LEN: usize>(digits: &[u8]) -> Option<[u8; LEN]> {
+    let mut bytes = [0; LEN];
+    if digits.len() != 2 * LEN {
         return None;
     }
-    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
         for digit in pair {
             let value = char::from(*digit).to_digit(16)?;
             *byte = *byte << 4 | u8::try_from(value).ok()?;
         }
     }
-    Some(id)
+    Some(bytes)
 }

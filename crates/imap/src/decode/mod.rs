@@ -100,7 +100,16 @@ pub struct AppendMessage {
     /// It is made of parts (RFC 4469).
     pub catenate: bool,
     /// `X-WHIMBREL-IMPORT`: what the message is elsewhere. Not for clients: the session takes it from the administrator only.
-    pub import: Option<[u8; 16]>,
+    pub import: Option<Import>,
+}
+
+/// What a message is that comes from elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// What it is at its source.
+    pub id: [u8; 16],
+    /// BLAKE3 of its octets.
+    pub hash: [u8; 32],
 }
 
 /// A literal of a message.

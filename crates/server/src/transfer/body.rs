@@ -61,6 +61,19 @@ impl Body {
         Ok(())
     }
 
+    /// BLAKE3 of all of it, which is to be read from its begin afterwards. After [`Body::rewind`].
+    pub(super) fn hash(&mut self) -> io::Result<[u8; 32]> {
+        let mut hasher = blake3::Hasher::new();
+        match &mut self.spooled {
+            None => _ = hasher.update(&self.memory),
+            Some(file) => {
+                hasher.update_reader(&*file)?;
+                file.rewind()?;
+            }
+        }
+        Ok(*hasher.finalize().as_bytes())
+    }
+
     /// The next bytes into `buffer`; all of them at once if they are in memory. Empty at the end. After [`Body::rewind`].
     pub(super) fn chunk<'a>(&'a self, at: u64, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
         match &self.spooled {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use whimbrel_imap::{
+    Import,
     client::{FetchData, Response, append_message_head},
     core::{DateTime, Flag},
 };
@@ -44,7 +45,7 @@ pub(super) struct Target {
     folder: String,
     /// Of the folder: what is in it.
     present: HashSet<MessageId>,
-    batch: Vec<Offer>,
+    batch: Vec<(Offer, [u8; 32])>,
     batch_bytes: u64,
     /// Of the folder: messages with keywords that IMAP cannot name, and some of these.
     left_out: (u64, BTreeSet<String>),
@@ -222,11 +223,12 @@ impl Target {
         let room = LEFT_OUT_MAX - self.left_out.1.len();
         self.left_out.1.extend(bad.take(room).cloned());
         offer.body.rewind()?;
+        let hash = offer.body.hash()?;
         if self.batch_bytes + bytes > BATCH_BYTES_MAX || self.batch.len() >= BATCH_MESSAGES_MAX {
             self.flush(report).await?;
         }
         self.batch_bytes += bytes;
-        self.batch.push(offer);
+        self.batch.push((offer, hash));
         Ok(())
     }
 
@@ -257,15 +259,16 @@ impl Target {
             Err(WireError::Refused { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        for offer in batch.iter_mut() {
-            offer.body.rewind()?;
-            let one = std::slice::from_ref(offer);
+        for of in batch.iter_mut() {
+            of.0.body.rewind()?;
+            let one = std::slice::from_ref(of);
             match self.append(one, true).await {
                 Ok(new) => report.added(1, new),
                 Err(WireError::Refused { text, .. }) => {
-                    offer.body.rewind()?;
+                    of.0.body.rewind()?;
                     // Perhaps it has too many keywords.
-                    let again = self.append(std::slice::from_ref(offer), false).await;
+                    let again = self.append(std::slice::from_ref(of), false).await;
+                    let offer = &of.0;
                     match again {
                         Ok(new) => {
                             report.added(1, new);
@@ -282,10 +285,14 @@ impl Target {
     }
 
     /// Adds messages in one commit; how many of them are new.
-    async fn append(&mut self, batch: &[Offer], keywords: bool) -> Result<usize, WireError> {
+    async fn append(
+        &mut self,
+        batch: &[(Offer, [u8; 32])],
+        keywords: bool,
+    ) -> Result<usize, WireError> {
         let mut line = format!("APPEND {}", quoted(&self.folder)).into_bytes();
         let mut buffer = Vec::new();
-        for (number, offer) in batch.iter().enumerate() {
+        for (number, (offer, hash)) in batch.iter().enumerate() {
             let flags = offer
                 .flags
                 .iter()
@@ -294,7 +301,11 @@ impl Target {
                 .filter(|flag| keywords || !matches!(flag, Flag::Keyword(_)))
                 .collect();
             let bytes = offer.body.len();
-            line.extend(append_message_head(&flags, offer.date, offer.id, bytes));
+            let import = Import {
+                id: offer.id,
+                hash: *hash,
+            };
+            line.extend(append_message_head(&flags, offer.date, &import, bytes));
             match number {
                 0 => self.wire.begin(&line).await?,
                 _ => self.wire.line(&line).await?,

@@ -1,7 +1,8 @@
 //! Messages that come from elsewhere (`docs/decisions/0042`).
 //!
-//! What a message is at its source says under which id it is here, and what its upload is called: whoever brings it, at whatever node, makes the same message with the same
-//! body. So it does not matter of which of them a third node hears first, and each can give it the body.
+//! What a message is at its source says under which id it is here, and with its bytes what its upload is called: whoever brings it, at whatever node, makes
+//! the same message
+//! with the same body. So it does not matter of which of them a third node hears first, and each can give it the body.
 
 use whimbrel_mailbox::{AccountId, BlobName, MailboxName, MessageId};
 
@@ -16,11 +17,12 @@ use crate::{
     machine::Now,
 };
 
-/// What the upload is to be called that brings this to the account. One that is called otherwise (the name was in use, of another upload of it or a body on its way) is taken
+/// What the upload of bytes with this hash is to be called that brings this to the account. One that is called otherwise (the name was in use, of another
+/// upload of it or a body on its way) is taken
 /// by a node alone, and makes a body of its own; in a cluster it is refused for a while, unless the message is here.
 #[must_use]
-pub fn import_upload(entry: EntryId, account: AccountId) -> UploadId {
-    MessageId::imported(entry, account).0
+pub fn import_upload(entry: EntryId, account: AccountId, hash: &[u8; 32]) -> UploadId {
+    MessageId::imported_upload(entry, account, hash)
 }
 
 impl PartitionOwner {
@@ -74,7 +76,8 @@ impl PartitionOwner {
         let mut came = Vec::new();
         for (entry, new) in messages {
             let Some(blob) = replica.body(&MessageId::imported(*entry, account)) else {
-                if !self.config.is_alone() && new.blob.upload != import_upload(*entry, account) {
+                let called = import_upload(*entry, account, &new.blob.hash);
+                if !self.config.is_alone() && new.blob.upload != called {
                     return Err(Failure::Temporary);
                 }
                 continue;

@@ -16,7 +16,7 @@ use super::{
 const ENTRY: EntryId = EntryId([3; 16]);
 
 fn import() -> MailboxCall {
-    importing(ENTRY, import_upload(ENTRY, ANNE))
+    importing(ENTRY, import_upload(ENTRY, ANNE, &[9; 32]))
 }
 
 fn seen(uids: Vec<u32>) -> MailboxCall {

@@ -218,7 +218,7 @@ fn nothing_waits_for_a_body_that_nobody_has() {
     let missing = pair.coming[1].last().copied().expect("a body");
     pair.nowhere = false;
     let entry = EntryId([3; 16]);
-    let import = importing(entry, import_upload(entry, ANNE));
+    let import = importing(entry, import_upload(entry, ANNE, &[9; 32]));
     assert!(matches!(pair.call(0, import), Reply::Appended { .. }));
     pair.travel();
     assert_eq!(pair.uids(1, "INBOX"), []);

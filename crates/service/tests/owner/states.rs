@@ -365,7 +365,7 @@ fn a_message_that_is_here_keeps_its_body() {
     pair.unlink();
     for (node, hash) in [(0, [4; 32]), (1, [5; 32])] {
         let entry = EntryId([3; 16]);
-        let mut import = importing(entry, import_upload(entry, ANNE));
+        let mut import = importing(entry, import_upload(entry, ANNE, &hash));
         let MailboxCall::Import { messages, .. } = &mut import else {
             unreachable!("it imports");
         };

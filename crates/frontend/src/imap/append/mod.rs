@@ -137,7 +137,7 @@ impl Append {
             if !cx.imports || self.replaces.is_some() {
                 return self.give_up(Outcome::bad("expected the message"));
             }
-            self.imports.push(EntryId(import));
+            self.imports.push(EntryId(import.id));
         }
         self.upload = Some(Box::new(Upload::new(cx, message)));
         self.read()
@@ -361,6 +361,9 @@ impl Append {
             (State::Finishing(content), Reply::Blob(blob)) => {
                 if let Some(upload) = self.upload.take() {
                     self.finished.extend(upload.id);
+                    if !upload.is_as_announced(&blob) {
+                        return self.give_up(Outcome::bad("the octets have another hash"));
+                    }
                     self.messages.push(upload.named(cx, blob, content));
                 }
                 self.read()

@@ -93,8 +93,15 @@ impl Upload {
 
     /// What it is to be called in the store, if that is not to be a name of its own.
     pub(super) fn called(&self, cx: &Context) -> Option<UploadId> {
-        let entry = EntryId(self.message.import?);
-        Some(import_upload(entry, cx.account?))
+        let import = self.message.import?;
+        Some(import_upload(EntryId(import.id), cx.account?, &import.hash))
+    }
+
+    /// Whether its octets are what was announced.
+    pub(super) fn is_as_announced(&self, blob: &BlobName) -> bool {
+        self.message
+            .import
+            .is_none_or(|import| import.hash == blob.hash)
     }
 
     /// A literal is announced.
