@@ -106,6 +106,64 @@ fn accounts_and_aliases_while_serving() {
 }
 
 #[test]
+fn one_account_has_a_quota_of_its_own() {
+    let mut server = Server::start_plain();
+    let quota = |server: &Server, arguments: &[&str]| {
+        let command = [&["account", "quota", ACCOUNTS[0].0], arguments].concat();
+        server.admin(&command, "").expect("account quota")
+    };
+    assert_eq!(
+        quota(&server, &[]),
+        "storage    20GiB (default)\nmessages   1000000 (default)\nmailboxes  10000 (default)\n"
+    );
+    let none = server.admin(&["account", "quota", "nobody@example.org"], "");
+    assert!(!none.success && none.stderr.contains("nobody@example.org"));
+    let set = ["--messages", "1", "--storage", "unlimited"];
+    assert_eq!(quota(&server, &set), "");
+    let mut anne = server.anne();
+    let append = |of: &mut Imap| {
+        of.append("INBOX", &[], &message::bytes("one", 100))
+            .unwrap()
+    };
+    let _ = append(&mut anne).ok("the first message");
+    let refused = append(&mut anne);
+    assert_eq!((refused.status, &*refused.code), (Status::No, "OVERQUOTA"));
+    assert_eq!(rcpt(&server, ACCOUNTS[0].0), 452);
+    let _ = append(&mut server.login(ACCOUNTS[1]).unwrap()).ok("another account");
+    // It is there after a start, and while nothing serves.
+    drop(anne);
+    server.stop();
+    assert!(quota(&server, &[]).contains("messages   1\n"));
+    server.start(&[]);
+    let mut anne = server.anne();
+    assert_eq!(append(&mut anne).status, Status::No);
+    let _ = quota(&server, &["--messages", "default"]);
+    let _ = append(&mut anne).ok("no limit of its own any more");
+    server.assert_no_panic();
+}
+
+#[test]
+fn what_is_refused_is_in_the_log() {
+    let server = Server::start_plain();
+    assert_eq!(rcpt(&server, "nobody@example.org"), 550);
+    let line = wait_for("a line of the log", || {
+        let log = server.log();
+        let line = log.lines().find(|line| line.contains("nobody@example.org"));
+        line.map(ToOwned::to_owned)
+    });
+    for part in [
+        "refused",
+        "recipient",
+        "carl@example.net",
+        "127.0.0.1",
+        "550 5.1.1",
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
+    server.assert_no_panic();
+}
+
+#[test]
 fn accounts_while_nothing_serves() {
     let mut server = Server::start_plain();
     server.stop();

@@ -1,5 +1,7 @@
 //! Cuts of which nobody is told: packets are lost in both directions and no stream ends, as when a router forgets a way. And cuts through the middle of four nodes.
 
+use std::thread::scope;
+
 use super::{alike::converge, mesh::Mesh, *};
 
 /// What both sides of a cut do to a mailbox that has `kept`, `gone here` and `gone there`.
@@ -51,6 +53,56 @@ fn a_node_that_silence_parts_from_the_rest_writes_on() {
     let _ = idle.command("NOOP").unwrap().ok("NOOP");
     let told = idle.command("UID SEARCH ALL").unwrap().ok("SEARCH").found();
     assert_eq!(told.len(), mesh.scene.expected.len());
+    mesh.stop();
+}
+
+/// Two that have no link reach a third node, which passes on: clients that stay where they are see their messages keep their UIDs.
+#[test]
+fn one_link_of_three_is_down() {
+    const EACH: u64 = 40;
+    let mut mesh = Mesh::new(3);
+    mesh.alike();
+    let again = |mesh: &Mesh| -> u64 {
+        let nodes = mesh.scene.nodes.iter();
+        nodes
+            .map(|node| node.figure("whimbrel_claims_again_total"))
+            .sum()
+    };
+    mesh.cut([0, 2]);
+    mesh.wait_links(&[1, 2, 1]);
+    let mut clients: Vec<_> = (0..3)
+        .map(|node| mesh.scene.nodes[node].server.anne())
+        .collect();
+    for client in &mut clients {
+        let _ = client.command("SELECT INBOX").unwrap().ok("SELECT");
+    }
+    // Each is known to be looked at.
+    mesh.scene.deliver(1, "first");
+    let _ = converge(
+        &[0, 1, 2],
+        |node| mesh.scene.look(node),
+        |messages| (messages.len() != 1).then(|| "the first message is not there".to_owned()),
+    );
+    let before = again(&mesh);
+    scope(|scope| {
+        for (node, mut client) in clients.into_iter().enumerate() {
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let text = message::bytes(&format!("{node}: {number}"), 500);
+                    let _ = client.append("INBOX", &[], &text).unwrap().ok("APPEND");
+                    let _ = client.command("NOOP").unwrap().ok("NOOP");
+                }
+            });
+        }
+    });
+    let claimed = again(&mesh) - before;
+    assert!(
+        claimed * 20 <= 3 * EACH,
+        "{claimed} claims again of {} messages",
+        3 * EACH
+    );
+    mesh.heal_all();
+    mesh.wait_links(&[2, 2, 2]);
     mesh.stop();
 }
 

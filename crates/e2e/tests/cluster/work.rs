@@ -36,9 +36,12 @@ struct Door {
     imaps: u16,
     lmtp: u16,
     tls: Arc<ClientConfig>,
-    /// Its writer by IMAP is to wait, and waits.
+    /// Its writer by IMAP and its sender by LMTP are to wait.
     paused: AtomicBool,
+    /// The writer waits.
     waits: AtomicBool,
+    /// The sender waits.
+    sender_waits: AtomicBool,
 }
 
 /// Keywords of the shared message.
@@ -74,6 +77,7 @@ impl Work {
             tls: node.server.tls.clone(),
             paused: AtomicBool::new(false),
             waits: AtomicBool::new(false),
+            sender_waits: AtomicBool::new(false),
         };
         Work {
             doors: mesh.scene.nodes.iter().map(door).collect(),
@@ -118,14 +122,20 @@ impl Work {
     /// The sender of mail at a node.
     fn delivers(&self, node: usize) {
         let _over = Over(self);
+        let door = &self.doors[node];
         for turn in 0.. {
+            while door.paused.load(Ordering::SeqCst) && !self.is_over() {
+                door.sender_waits.store(true, Ordering::SeqCst);
+                sleep(PAUSE);
+            }
+            door.sender_waits.store(false, Ordering::SeqCst);
             sleep(2 * PAUSE);
             if self.is_over() {
                 return;
             }
             let name = format!("to {node}, {turn}");
             let text = message::bytes(&name, 1500);
-            let Ok(mut mail) = Mail::lmtp(self.doors[node].lmtp) else {
+            let Ok(mut mail) = Mail::lmtp(door.lmtp) else {
                 continue;
             };
             self.ledger.sends(&name, Life::Delivered, node);
@@ -157,8 +167,10 @@ impl Work {
     fn pause(&self, node: usize, paused: bool) {
         let door = &self.doors[node];
         door.paused.store(paused, Ordering::SeqCst);
-        wait_for("the writer", || {
-            (door.waits.load(Ordering::SeqCst) == paused || !paused).then_some(())
+        wait_for("the writer and the sender", || {
+            let wait = [&door.waits, &door.sender_waits];
+            let wait = wait.iter().all(|of| of.load(Ordering::SeqCst));
+            (wait || !paused).then_some(())
         });
     }
 

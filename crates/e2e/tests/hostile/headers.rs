@@ -279,7 +279,9 @@ fn row_22_several_senders() {
                 .unwrap()
                 .ok("SEARCH")
                 .found();
-            assert_eq!(!found.is_empty(), text.contains(name), "{text:?}: {name}");
+            // What is found is what ENVELOPE tells: a comment is nobody's name or address.
+            let is_told = text.contains(name) && !text.contains(&format!("({name}"));
+            assert_eq!(!found.is_empty(), is_told, "{text:?}: {name}");
         }
     }
     watch.end();
@@ -301,8 +303,7 @@ fn row_22_nul_in_encoded_words() {
     let _ = imap.command("SELECT INBOX").unwrap().ok("SELECT");
     for (keys, expected) in [
         ("SUBJECT \"one two  X-Injected: three\"", true),
-        ("FROM \"whitehouse.example <evil\"", false),
-        ("FROM \"whitehouse.example  <evil\"", true),
+        ("FROM \"whitehouse.example <evil\"", true),
         ("TO \"a b  c: d\"", true),
         ("HEADER X-Injected three", false),
         ("SUBJECT \"X-Injected: three\"", true),

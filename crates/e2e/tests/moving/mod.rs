@@ -305,8 +305,9 @@ fn clients_cannot_import() {
     let server = Server::start_plain();
     let mut anne = server.anne();
     let id = "0".repeat(32);
-    let reply =
-        anne.raw_command(format!("APPEND INBOX X-WHIMBREL-IMPORT {id} {{3+}}\r\nx\r\n").as_bytes());
+    let reply = anne.raw_command(
+        format!("APPEND INBOX X-WHIMBREL-IMPORT {id} {id}{id} {{3+}}\r\nx\r\n").as_bytes(),
+    );
     assert_eq!(reply.unwrap().status, whimbrel_e2e::imap::Status::Bad);
     assert_eq!(account(&mut anne).folders["INBOX"], []);
 }
