@@ -75,12 +75,16 @@ pub(crate) fn run() -> Count {
     if installed.failed > 0 {
         return installed;
     }
-    let (built, programs) = programs::build(Set::Examined);
+    let (built, programs) = programs::build(Set::Examples);
     let example = |name: &str| programs.iter().find(|program| program.name == name);
     let (Some(explore), Some(compare)) = (example("explore"), example("oracle")) else {
         return built.plus(Count::FAILED);
     };
-    let explored = step::run(&mut explore.command(), Counting::Explore);
+    let mut explored = step::run(&mut explore.command(), Counting::Explore);
+    if explored.passed == 0 {
+        println!("proofs: nothing was explored");
+        explored = explored.plus(Count::FAILED);
+    }
     let proofs = cargo_toml::root().join("proofs");
     let checked = check(&proofs).and_then(|theorems| {
         let oracle = oracle(&proofs, &programs::target().join("proofs"))?;
@@ -125,7 +129,7 @@ pub(crate) fn run() -> Count {
 
 /// Looks at every order of events; words are names of bounds, or `--mutants`.
 pub(crate) fn explore(arguments: &[&str]) -> Count {
-    let (built, programs) = programs::build(Set::Examined);
+    let (built, programs) = programs::build(Set::Examples);
     let Some(explore) = programs.iter().find(|program| program.name == "explore") else {
         return built.plus(Count::FAILED);
     };

@@ -13,6 +13,11 @@ use minicbor::{Decode, Encode};
 pub struct Incarnation(#[n(0)] NonZeroU64);
 
 impl Incarnation {
+    /// The least.
+    pub const MIN: Self = Self(NonZeroU64::MIN);
+    /// The greatest.
+    pub const MAX: Self = Self(NonZeroU64::MAX);
+
     /// From a random number; zero is no identity.
     pub const fn new(id: u64) -> Option<Self> {
         match NonZeroU64::new(id) {

@@ -5,7 +5,7 @@
 //! one address at once, the one with the earlier stamp holds the address, the other is *set aside*: it keeps its mail and
 //! is reported, and comes forward when the holder is removed.
 //!
-//! Reading order: [`address`], [`credential`], [`op`], [`state`], [`resolve`], [`plan`].
+//! Reading order: [`address`], [`credential`], [`quota`], [`op`], [`state`], [`resolve`], [`plan`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -14,6 +14,7 @@ pub mod credential;
 pub mod fuzz;
 pub mod op;
 pub mod plan;
+pub mod quota;
 pub mod resolve;
 pub mod state;
 
@@ -21,5 +22,6 @@ pub use address::{Address, AddressError, Domain};
 pub use credential::{Credential, DecoySecret, ScramKeys};
 pub use op::{AccountKey, Op, OpError};
 pub use plan::Refusal;
+pub use quota::{OwnQuota, QuotaChange};
 pub use resolve::{Resolution, Target};
 pub use state::{Account, Directory};

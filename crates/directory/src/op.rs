@@ -6,7 +6,10 @@
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::Dot;
 
-use crate::credential::{Credential, DecoySecret};
+use crate::{
+    credential::{Credential, DecoySecret},
+    quota::OwnQuota,
+};
 
 /// Newest encoding version written and read.
 const OPS_VERSION: u8 = 1;
@@ -116,6 +119,16 @@ pub enum Op {
         /// It is at least this.
         #[n(1)]
         uid_validity: u32,
+    },
+    /// What the account may hold from now on.
+    #[n(9)]
+    SetQuota {
+        /// Which.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        account: AccountKey,
+        /// All of it.
+        #[n(1)]
+        quota: OwnQuota,
     },
 }
 

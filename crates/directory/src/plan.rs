@@ -8,6 +8,7 @@ use crate::{
     address::{Address, AddressError, Domain},
     credential::{Credential, DecoySecret},
     op::{AccountKey, Op},
+    quota::{OwnQuota, QuotaChange},
     resolve::Extension,
     state::Directory,
 };
@@ -174,6 +175,27 @@ impl Directory {
             credential: credential.into(),
             keeps_sessions: keeps_sessions.then_some(true),
         }])
+    }
+
+    /// Plans what an account may hold.
+    ///
+    /// # Errors
+    /// When there is no such account.
+    pub fn plan_set_quota(&self, address: &str, change: QuotaChange) -> Result<Vec<Op>, Refusal> {
+        let address = parse(address, Address::parse)?;
+        let (account, entry) = self.holder(&address).ok_or(Refusal::NoAccount(address))?;
+        let quota = change.of(entry.quota());
+        Ok(vec![Op::SetQuota { account, quota }])
+    }
+
+    /// What an account may hold, where that is not what every account may.
+    ///
+    /// # Errors
+    /// When there is no such account.
+    pub fn quota_of(&self, address: &str) -> Result<OwnQuota, Refusal> {
+        let address = parse(address, Address::parse)?;
+        let held = self.holder(&address).map(|(_, entry)| entry.quota());
+        held.ok_or(Refusal::NoAccount(address))
     }
 
     /// Plans an alias. Its domain becomes ours with it. `instead`: if `from` is an account, its mail goes to `to` instead.

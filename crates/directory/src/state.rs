@@ -9,6 +9,7 @@ use crate::{
     address::{Address, Domain},
     credential::{Credential, DecoySecret},
     op::{AccountKey, Op},
+    quota::OwnQuota,
 };
 
 /// An account's entry.
@@ -35,6 +36,9 @@ pub struct Account {
     /// The UIDVALIDITY that it was made with, if it has risen since. Absent, too, where it had risen before this was kept: what it had risen to stands for it there.
     #[n(6)]
     pub born: Option<u32>,
+    /// What it may hold, if that was ever set.
+    #[n(7)]
+    pub quota: Option<Lww<OwnQuota>>,
 }
 
 impl Account {
@@ -42,6 +46,21 @@ impl Account {
     #[must_use]
     pub fn born(&self) -> u32 {
         self.born.unwrap_or(self.uid_validity)
+    }
+
+    /// What it may hold, where that is not what every account may.
+    #[must_use]
+    pub fn quota(&self) -> OwnQuota {
+        self.quota
+            .as_ref()
+            .map_or_else(OwnQuota::default, |of| of.value)
+    }
+
+    fn write_quota(&mut self, quota: &Lww<OwnQuota>) {
+        match &mut self.quota {
+            Some(own) if !broken("quota-by-arrival") => own.join(quota),
+            _ => self.quota = Some(quota.clone()),
+        }
     }
 }
 
@@ -120,6 +139,7 @@ impl Directory {
                     uid_validity: *uid_validity,
                     credential: Lww::new(context.stamp, credential.clone()),
                     born: None,
+                    quota: None,
                 });
                 entry.exists.insert(context.dot);
                 self.raise_floor(address, *uid_validity);
@@ -151,6 +171,12 @@ impl Directory {
                 }
                 if broken("change-revives") {
                     self.index(*account);
+                }
+                vec![Row::Account(*account)]
+            }
+            Op::SetQuota { account, quota } => {
+                if let Some(entry) = self.accounts.get_mut(account) {
+                    entry.write_quota(&Lww::new(context.stamp, *quota));
                 }
                 vec![Row::Account(*account)]
             }
@@ -241,6 +267,9 @@ impl Directory {
                 Some(own) => {
                     own.exists.join(mine, &account.exists, theirs);
                     own.credential.join(&account.credential);
+                    if let Some(quota) = &account.quota {
+                        own.write_quota(quota);
+                    }
                     own.uid_validity = own.uid_validity.max(account.uid_validity);
                     // Rows of before it was kept may say what it had risen to.
                     let born = [own.born, account.born];

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use whimbrel_crdt::{Context, Dot, Incarnation, Stamp, VersionVector};
 use whimbrel_directory::{
-    Address, Credential, DecoySecret, Directory, Op, OpError, ScramKeys,
+    Address, Credential, DecoySecret, Directory, Op, OpError, OwnQuota, ScramKeys,
     op::{decode, encode},
     state::Row,
 };
@@ -190,6 +190,22 @@ fn rows_of_version_1_keep_their_meaning() {
     are_kept("rows-v1.bin", ops);
 }
 
+/// What came with quotas of single accounts.
+#[test]
+fn rows_with_quotas_keep_their_meaning() {
+    let mut ops = every_op();
+    ops.push(Op::SetQuota {
+        account: [8; 16],
+        quota: OwnQuota {
+            bytes: Some(5 << 30),
+            messages: Some(u64::MAX),
+            mailboxes: None,
+        },
+    });
+    assert_eq!(decode(&encode(&ops)), Ok(ops.clone()));
+    are_kept("rows-v1-quota.bin", ops);
+}
+
 /// What came with the UIDVALIDITY that an account was made with.
 #[test]
 fn rows_of_what_has_risen_keep_their_meaning() {
@@ -348,6 +364,16 @@ fn any_op() -> impl Strategy<Value = Op> {
         }),
         (text(), text()).prop_map(|(from, to)| Op::AddAlias { from, to }),
         (text(), text(), dots()).prop_map(|(from, to, seen)| Op::RemoveAlias { from, to, seen }),
+        (key(), any::<[Option<u64>; 3]>()).prop_map(|(account, [bytes, messages, mailboxes])| {
+            Op::SetQuota {
+                account,
+                quota: OwnQuota {
+                    bytes,
+                    messages,
+                    mailboxes,
+                },
+            }
+        }),
         (key(), any::<u32>()).prop_map(|(account, uid_validity)| Op::RaiseUidValidity {
             account,
             uid_validity

@@ -18,6 +18,7 @@ const MUTANTS: &[&str] = &[
     "join-keeps-removed",
     "latest-decoy",
     "latest-holds",
+    "quota-by-arrival",
     "removal-takes-unseen",
     "uid-validity-of-any-slot",
 ];

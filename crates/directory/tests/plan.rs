@@ -3,7 +3,9 @@
 use crate::node;
 
 use node::{Node, named};
-use whimbrel_directory::{AddressError, Refusal, Resolution, resolve::ALIAS_TARGETS_MAX};
+use whimbrel_directory::{
+    AddressError, Op, QuotaChange, Refusal, Resolution, resolve::ALIAS_TARGETS_MAX,
+};
 
 fn bad(text: &str, cause: AddressError) -> Refusal {
     Refusal::Address {
@@ -51,6 +53,14 @@ fn accounts_are_refused_for_each_reason() {
         node.directory.plan_set_credential("bob@x.org", "v", false),
         Err(Refusal::NoAccount(bob()))
     );
+    let change = QuotaChange {
+        bytes: Some(Some(5)),
+        ..QuotaChange::default()
+    };
+    let set = node.directory.plan_set_quota("ANNE@x.org", change);
+    assert!(matches!(&set.unwrap()[..], [Op::SetQuota { quota, .. }] if quota.bytes == Some(5)));
+    assert!(node.directory.plan_set_quota("bob@x.org", change).is_err());
+    assert!(node.directory.quota_of("bob@x.org").is_err());
     let set = node.directory.plan_set_credential("ANNE@x.org", "v", false);
     node.make(6, set.unwrap());
     assert_eq!(

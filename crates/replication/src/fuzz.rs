@@ -68,19 +68,21 @@ pub fn peer(data: &[u8]) {
     let Ok(mut partition) = Partition::resume(config, id, me, resume) else {
         unreachable!("an empty store is sound");
     };
-    let mut readers = Readers::new(readers::Config::default(), id, 0);
+    let mut readers = Readers::new(readers::Config::default(), id, me, 0);
     let Ok(mut announced) = Announced::resume(id, None, &VersionVector::new()) else {
         unreachable!("nothing was kept");
     };
     let mut now = Now::default();
     partition.handle(now, Input::Linked(peer));
-    readers.linked(peer);
+    readers.linked(now, peer);
     announced.linked(peer);
     for frame in frames {
         now.mono_micros += 1_000_000;
         now.wall_micros += 1_000_000;
         match frame.clone() {
             Frame::Readers(told) => readers.received(now, peer, told),
+            Frame::Links(told) => readers.received_links(peer, told),
+            Frame::ReadersOf(told) => readers.received_of(now, peer, told),
             Frame::Announced(told) => announced.received(peer, told, &VersionVector::new()),
             Frame::Shown(told) => announced.received_of(told, &VersionVector::new()),
             _ => {}

@@ -7,8 +7,8 @@
 //! - Machines take `(now, input)` and give outputs; the driver carries these out and brings back what comes of them.
 //! - Nothing a peer does decides how much memory is used.
 //!
-//! Reading order: `wire`, `link`, `partition`, `identity`, `members`, `roster`, `placement`, `waits`, `blobs`, `readers`, `announced`,
-//! `clocks`, `budget`.
+//! Reading order: `wire`, `link`, `partition`, `identity`, `members`, `roster`, `placement`, `waits`, `blobs`, `paths`, `readers`,
+//! `announced`, `clocks`, `budget`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -23,6 +23,7 @@ pub mod identity;
 pub mod link;
 pub mod members;
 pub mod partition;
+pub mod paths;
 pub mod placement;
 pub mod readers;
 pub mod roster;

@@ -8,18 +8,24 @@
 //!   is here then. Frames of a link are in order; batches may come on other ways.
 //! - `Reads` tells every change once: what is forgotten with a peer, too.
 //! - Told is what is durable: a counter that a crash takes back could be claimed again.
+//! - Whoever has no link with this node, but with one of its peers, is heard by that peer, which tells what it was told ([`crate::paths`]).
 //! - Nobody is waited for who is not live, and nobody by the first claim of a message for longer than the patience: what the owner shows after that may be
 //!   late (rule 4), and what is claimed again waits longer (`mailbox::Peers`).
 //!
 //! All is forgotten in a crash, and told anew on each link.
 
+mod others;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
 
+use others::Relay;
+
 use crate::{
     Now, broken,
-    wire::{Account, Frame, Readers as Told, Reading},
+    paths::Paths,
+    wire::{Account, Frame, Links, Readers as Told, Reading},
 };
 
 /// Bounds and times.
@@ -69,6 +75,8 @@ pub enum Output {
         /// Whether it has.
         reading: bool,
     },
+    /// Between other nodes than before this one passes on: [`Readers::passes`].
+    Passes,
 }
 
 /// Another live replica with readers on an account.
@@ -86,11 +94,23 @@ pub struct Heard {
 #[derive(Default)]
 struct Known {
     heard: u32,
+    /// The greatest counter that was told, whether it counts yet or not.
+    told: u32,
+    /// Who has told it, and has not taken it back: the peer itself, or those who tell of it.
+    by: Vec<Incarnation>,
     /// Counters that wait for the peer's log, with the number: the first of them, and the newest.
     candidate: Option<(u64, u32)>,
     latest: Option<(u64, u32)>,
-    /// Told on an older link, and not again since then.
+    /// Nobody who told it is heard any more since then, or it was not told again on a newer link.
     stale_since: Option<u64>,
+}
+
+impl Known {
+    /// What this one told counts no more. Whether nobody else has told it.
+    fn is_left_by(&mut self, teller: Incarnation) -> bool {
+        self.by.retain(|by| *by != teller);
+        self.by.is_empty()
+    }
 }
 
 #[derive(Default)]
@@ -100,7 +120,17 @@ struct Peer {
     /// The next frame says that all from before is void.
     anew: bool,
     due: BTreeSet<Account>,
-    /// When it was linked last, if it is not.
+    /// It is to be told with whom this node has links.
+    links_due: bool,
+    /// Whose readers it is told of, and what is due of each.
+    relayed: BTreeMap<Incarnation, Relay>,
+    /// Of whose it is told no more, and is to know it.
+    ended: BTreeSet<Incarnation>,
+    /// Its own number when it told last.
+    upto: u64,
+    /// Who tells of its readers, with the round trip between the two.
+    by: BTreeMap<Incarnation, Option<u64>>,
+    /// When it was linked, or told of, last, if it is not.
     unlinked_at: u64,
     round_trip_micros: Option<u64>,
     accounts: BTreeMap<Account, Known>,
@@ -109,6 +139,50 @@ struct Peer {
 }
 
 impl Peer {
+    fn is_reached(&self) -> bool {
+        self.linked || !self.by.is_empty()
+    }
+
+    /// What is told to it by this node ends.
+    fn fall_silent(&mut self) {
+        self.due.clear();
+        self.links_due = false;
+        self.relayed.clear();
+        self.ended.clear();
+    }
+
+    /// What this one has told of it is void unless it is told again.
+    fn left_by(&mut self, now: Now, teller: Incarnation) {
+        for known in self.accounts.values_mut() {
+            if known.is_left_by(teller) {
+                known.stale_since.get_or_insert(now.mono_micros);
+            }
+        }
+    }
+
+    /// There is no other way to it any more since then.
+    fn part(&mut self, now: Now) {
+        if !self.is_reached() {
+            self.unlinked_at = now.mono_micros;
+        }
+    }
+
+    /// How long the first claim of a message waits for it, if that is known.
+    fn patience(&self, config: &Config, round_trips: impl Fn(Incarnation) -> Option<u64>) -> u64 {
+        let (trips, least) = (config.patience_round_trips, config.patience_micros_min);
+        let (round_trip, least) = if self.linked || self.by.is_empty() {
+            (self.round_trip_micros, least)
+        } else {
+            // Its disk and that of the node between are synced before it is heard.
+            let ways = self.by.iter();
+            let ways = ways.filter_map(|(by, rest)| Some(round_trips(*by)? + (*rest)?));
+            (ways.min(), 2 * least)
+        };
+        let patience = round_trip.map(|micros| micros.saturating_mul(trips));
+        let most = config.patience_micros_max;
+        patience.unwrap_or(most).max(least).min(most)
+    }
+
     /// Counts what need wait no longer. Whether more is heard.
     fn count(&mut self, account: Account, applied: u64) -> bool {
         let Some(known) = self.accounts.get_mut(&account) else {
@@ -148,15 +222,20 @@ pub struct Readers {
     own: u64,
     applied: VersionVector,
     peers: BTreeMap<Incarnation, Peer>,
+    paths: Paths,
+    /// Of whom is told to whom, because they have no link.
+    passes: BTreeSet<(Incarnation, Incarnation)>,
     out: VecDeque<Output>,
 }
 
 impl Readers {
     /// Nobody reads. `own`: up to where our own log is durable.
-    pub fn new(config: Config, partition: PartitionId, own: u64) -> Self {
+    pub fn new(config: Config, partition: PartitionId, me: Incarnation, own: u64) -> Self {
         Self {
             config,
             partition,
+            paths: Paths::new(me),
+            passes: BTreeSet::new(),
             here: BTreeMap::new(),
             own,
             applied: VersionVector::new(),
@@ -171,22 +250,35 @@ impl Readers {
     }
 
     /// There is a link to this peer now; an older one is gone.
-    pub fn linked(&mut self, id: Incarnation) {
+    pub fn linked(&mut self, now: Now, id: Incarnation) {
+        // It may know nothing of what it told of others before.
+        self.told_by_nobody(now, id);
         let peer = self.peers.entry(id).or_default();
         peer.linked = true;
         peer.awake = false;
         peer.anew = true;
+        peer.fall_silent();
         peer.due = self.here.keys().copied().collect();
         self.wake(id);
+        self.paths.linked(id);
+        // What was told on an older link is void there.
+        self.passes.retain(|(_, to)| *to != id);
+        self.tell_links();
     }
 
     /// The link is gone. The peer counts as live until there was none for long enough.
     pub fn unlinked(&mut self, now: Now, id: Incarnation) {
-        if let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.linked) {
-            peer.linked = false;
-            peer.unlinked_at = now.mono_micros;
-            peer.due.clear();
-        }
+        let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.linked) else {
+            return;
+        };
+        peer.linked = false;
+        peer.fall_silent();
+        peer.left_by(now, id);
+        peer.part(now);
+        self.told_by_nobody(now, id);
+        self.paths.unlinked(id);
+        self.passes.retain(|(_, to)| *to != id);
+        self.tell_links();
     }
 
     /// The peer has nothing of the partition any more: it has no readers from now on, whether there is a link or not.
@@ -267,16 +359,28 @@ impl Readers {
 
     /// A peer tells of its readers.
     pub fn received(&mut self, now: Now, id: Incarnation, told: Told) {
+        if self.peers.get(&id).is_some_and(|peer| peer.linked) {
+            let changed = told
+                .accounts
+                .iter()
+                .map(|of| of.account)
+                .collect::<Vec<_>>();
+            self.take(now, id, id, told);
+            self.relay(id, &changed);
+        }
+    }
+
+    /// `by` tells of `id`: itself, or who passes on.
+    fn take(&mut self, now: Now, id: Incarnation, by: Incarnation, told: Told) {
         let accounts_max = self.config.accounts_max;
         let applied = self.applied.get(id);
-        let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.linked) else {
+        let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
         if told.anew == Some(true) && !broken("readers-of-an-older-link") {
-            for known in peer.accounts.values_mut() {
-                known.stale_since.get_or_insert(now.mono_micros);
-            }
+            peer.left_by(now, by);
         }
+        peer.upto = peer.upto.max(told.upto);
         for Reading {
             account,
             reading,
@@ -284,7 +388,9 @@ impl Readers {
         } in told.accounts
         {
             if !reading {
-                if peer.forget(account) {
+                let known = peer.accounts.get_mut(&account);
+                let others_tell = known.is_some_and(|known| !known.is_left_by(by));
+                if !(others_tell && by != id) && peer.forget(account) {
                     self.out.push_back(Output::Heard(account));
                     self.out.push_back(Output::Reads {
                         peer: id,
@@ -307,6 +413,10 @@ impl Readers {
             }
             if let Some(known) = peer.accounts.get_mut(&account) {
                 known.stale_since = None;
+                if !known.by.contains(&by) {
+                    known.by.push(by);
+                }
+                known.told = known.told.max(counter);
                 let latest = known.latest.unwrap_or_default();
                 known.latest = Some((latest.0.max(told.upto), latest.1.max(counter)));
             }
@@ -319,9 +429,20 @@ impl Readers {
     /// The next frame for a peer whose stream takes bytes; `None`: nothing until [`Output::Wake`].
     pub fn transmit(&mut self, id: Incarnation) -> Option<Frame> {
         let peer = self.peers.get_mut(&id).filter(|peer| peer.linked)?;
+        if std::mem::take(&mut peer.links_due) {
+            return Some(Frame::Links(Links {
+                partition: self.partition,
+                peers: self.paths.ours(),
+            }));
+        }
         if peer.due.is_empty() && !peer.anew {
-            peer.awake = false;
-            return None;
+            let frame = self.transmit_of(id);
+            if frame.is_none()
+                && let Some(peer) = self.peers.get_mut(&id)
+            {
+                peer.awake = false;
+            }
+            return frame;
         }
         let mut accounts = Vec::new();
         while accounts.len() < self.config.frame_accounts_max
@@ -349,16 +470,11 @@ impl Readers {
                 || broken("the-silent-are-waited-for")
         });
         let readers = live.filter_map(|(id, peer)| {
-            let trips = self.config.patience_round_trips;
-            let patience = peer.round_trip_micros.map(|m| m.saturating_mul(trips));
-            let (least, most) = (
-                self.config.patience_micros_min,
-                self.config.patience_micros_max,
-            );
+            let round_trip = |of| self.peers.get(&of)?.round_trip_micros;
             Some(Heard {
                 peer: *id,
                 counter: peer.accounts.get(&account)?.heard,
-                patience_micros: patience.unwrap_or(most).max(least).min(most),
+                patience_micros: peer.patience(&self.config, round_trip),
             })
         });
         readers.collect()
@@ -373,6 +489,7 @@ impl Readers {
     /// Time has passed: who is not live has no readers.
     pub fn time(&mut self, now: Now) {
         let silence = self.config.silence_micros_max;
+        let mut forgotten = Vec::new();
         for (id, peer) in &mut self.peers {
             let dead = !is_live(now, peer, silence);
             let gone = peer.accounts.iter().filter(|(_, known)| {
@@ -382,6 +499,7 @@ impl Readers {
             let gone: Vec<Account> = gone.map(|(account, _)| *account).collect();
             for account in gone {
                 peer.forget(account);
+                forgotten.push((*id, account));
                 self.out.push_back(Output::Heard(account));
                 self.out.push_back(Output::Reads {
                     peer: *id,
@@ -389,6 +507,9 @@ impl Readers {
                     reading: false,
                 });
             }
+        }
+        for (id, account) in forgotten {
+            self.relay(id, &[account]);
         }
         self.peers.retain(|_, peer| is_live(now, peer, silence));
     }
@@ -399,7 +520,7 @@ impl Readers {
         let peers = self.peers.values().filter(|p| !p.accounts.is_empty());
         let ends = peers.map(|peer| {
             let stale = peer.accounts.values().filter_map(|known| known.stale_since);
-            let gone = (!peer.linked).then_some(peer.unlinked_at);
+            let gone = (!peer.is_reached()).then_some(peer.unlinked_at);
             stale.chain(gone).min()
         });
         ends.flatten()
@@ -435,7 +556,7 @@ impl Readers {
 }
 
 fn is_live(now: Now, peer: &Peer, silence_micros_max: u64) -> bool {
-    peer.linked || now.mono_micros.saturating_sub(peer.unlinked_at) < silence_micros_max
+    peer.is_reached() || now.mono_micros.saturating_sub(peer.unlinked_at) < silence_micros_max
 }
 
 #[cfg(test)]
@@ -470,8 +591,8 @@ mod tests {
 
     /// Node 2 is linked and has readers.
     fn readers() -> Readers {
-        let mut readers = Readers::new(Config::default(), PartitionId(1), 0);
-        readers.linked(node(2));
+        let mut readers = Readers::new(Config::default(), PartitionId(1), node(1), 0);
+        readers.linked(at(0), node(2));
         readers.received(at(0), node(2), told(0, true, 5, true));
         readers
     }
@@ -517,7 +638,7 @@ mod tests {
         );
         readers.received(at(0), node(2), told(0, true, 5, true));
         assert!(readers.is_heard(at(0), X, 6), "it is not linked");
-        readers.linked(node(2));
+        readers.linked(at(0), node(2));
         readers.received(at(0), node(2), told(0, true, 5, true));
         assert!(!readers.is_heard(at(0), X, 6), "it is back");
     }
@@ -539,7 +660,7 @@ mod tests {
     #[test]
     fn an_older_link_is_forgotten() {
         let mut readers = readers();
-        readers.linked(node(2));
+        readers.linked(at(0), node(2));
         let mut again = told(0, true, 5, true);
         again.accounts[0].account = [2; 16];
         readers.received(at(100), node(2), again);
@@ -571,8 +692,8 @@ mod tests {
             accounts_max: 3,
             ..Config::default()
         };
-        let mut readers = Readers::new(config, PartitionId(1), 0);
-        readers.linked(node(2));
+        let mut readers = Readers::new(config, PartitionId(1), node(1), 0);
+        readers.linked(at(0), node(2));
         for account in 0..10 {
             let mut frame = told(0, true, 5, false);
             frame.accounts[0].account = [account; 16];
@@ -587,12 +708,12 @@ mod tests {
             frame_accounts_max: 2,
             ..Config::default()
         };
-        let mut readers = Readers::new(config, PartitionId(1), 0);
+        let mut readers = Readers::new(config, PartitionId(1), node(1), 0);
         for account in 0..3 {
             readers.watch([account; 16], 1);
         }
         readers.durable(4, &[([1; 16], 8), ([9; 16], 9)]);
-        readers.linked(node(2));
+        readers.linked(at(0), node(2));
         let frames: Vec<Told> = std::iter::from_fn(|| readers.transmit(node(2)))
             .map(|frame| match frame {
                 Frame::Readers(told) => told,

@@ -250,6 +250,41 @@ fn examples() -> Vec<(&'static str, Frame)> {
             }),
         ),
         (
+            "links",
+            Frame::Links(Links {
+                partition,
+                peers: vec![node(8), node(9)],
+            }),
+        ),
+        (
+            "readers_of",
+            Frame::ReadersOf(ReadersOf {
+                partition,
+                member: node(9),
+                round_trip_micros: Some(60_000),
+                upto: 17,
+                accounts: vec![Reading {
+                    account: [3; 16],
+                    reading: true,
+                    counter: 99,
+                }],
+                anew: Some(true),
+                ends: None,
+            }),
+        ),
+        (
+            "readers_of_nobody",
+            Frame::ReadersOf(ReadersOf {
+                partition,
+                member: node(9),
+                round_trip_micros: None,
+                upto: 0,
+                accounts: vec![],
+                anew: None,
+                ends: Some(true),
+            }),
+        ),
+        (
             "announced",
             Frame::Announced(Announced {
                 partition,
@@ -529,6 +564,7 @@ fn what_is_not_known_is_skipped() {
                 | "state_take"
                 | "state_hint"
                 | "readers"
+                | "readers_of"
                 | "pong"
                 | "blob_have"
                 | "roster_eighth"

@@ -427,6 +427,9 @@ where
                     board.tell_directory(Input::UidValidity(account, uid_validity));
                 }
                 Output::Full(account, full) => board.tell_directory(Input::Full(account, full)),
+                Output::Quota(account, quota) => {
+                    board.tell_owner(account, Input::Quota(account, quota));
+                }
                 Output::LeastUidValidity(account, least) => {
                     board.tell_owner(account, Input::LeastUidValidity(account, least));
                 }

@@ -1,5 +1,6 @@
 //! What the administrator can ask (`whimbrel account`, `whimbrel alias`), offline or through the admin socket.
 
+use whimbrel_directory::{OwnQuota, QuotaChange};
 use whimbrel_mailbox::AccountId;
 
 use crate::scram::ScramKeys;
@@ -34,6 +35,18 @@ pub enum AdminCall {
         /// Sessions that are logged in stay; else they end.
         keeps_sessions: bool,
     },
+    /// Sets what an account may hold.
+    SetQuota {
+        /// Which.
+        address: String,
+        /// What changes.
+        change: QuotaChange,
+    },
+    /// What an account may hold, where that is not what every account may.
+    ShowQuota {
+        /// Which.
+        address: String,
+    },
     /// All accounts.
     ListAccounts,
     /// Lets mail for `from` (an address, or `@domain` for all that has no other receiver) go to `to`, too.
@@ -65,6 +78,8 @@ pub enum AdminReply {
     Refused(String),
     /// To [`AdminCall::ListAccounts`].
     Accounts(Vec<AccountLine>),
+    /// To [`AdminCall::ShowQuota`].
+    Quota(OwnQuota),
     /// To [`AdminCall::ListAliases`]: from, to.
     Aliases(Vec<(String, String)>),
 }

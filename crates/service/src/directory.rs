@@ -540,6 +540,12 @@ impl DirectoryOwner {
                 let credential = Credential { verifier, scram };
                 directory.plan_set_credential(&address, credential, keeps_sessions)
             }
+            AdminCall::SetQuota { address, change } => directory.plan_set_quota(&address, change),
+            AdminCall::ShowQuota { address } => {
+                let reply = directory.quota_of(&address);
+                let reply = reply.map_or_else(answer, AdminReply::Quota);
+                return running.gate.reply(Output::AdminReply(request, reply), out);
+            }
             AdminCall::AddAlias { from, to, instead } => {
                 directory.plan_add_alias(&from, &to, instead)
             }
@@ -844,6 +850,7 @@ impl Machine for DirectoryOwner {
             }
             Input::Birth(..)
             | Input::LeastUidValidity(..)
+            | Input::Quota(..)
             | Input::Deliver { .. }
             | Input::Delivered(_)
             | Input::NotDelivered(_)

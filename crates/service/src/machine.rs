@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
+use whimbrel_directory::OwnQuota;
 use whimbrel_mailbox::{AccountId, EntryId, LoadError, Replica, RowKey};
 use whimbrel_storage::{Commit, StoreError};
 use zeroize::Zeroizing;
@@ -129,6 +130,8 @@ pub enum Input {
     LeastUidValidity(AccountId, Least),
     /// An account has reached its quota, or has room again (directory only): mail for it is refused meanwhile.
     Full(AccountId, bool),
+    /// What an account may hold, where that is not what every account may (partition owners only).
+    Quota(AccountId, OwnQuota),
     /// A session's connection is gone.
     Hangup(SessionId),
     /// An account was removed from the directory: drop its mail (partition owners only).
@@ -234,6 +237,8 @@ pub enum Output {
     UidValidity(AccountId, u32),
     /// Route to the directory as [`Input::Full`].
     Full(AccountId, bool),
+    /// Route to the owner of the account as [`Input::Quota`].
+    Quota(AccountId, OwnQuota),
     /// Route to the owner of the account as [`Input::LeastUidValidity`].
     LeastUidValidity(AccountId, Least),
     /// Route to the queue as [`Input::Delivered`].

@@ -936,6 +936,10 @@ impl Node {
             Output::Full(account, full) => {
                 self.input_soon(Dest::Directory, Input::Full(account, full));
             }
+            Output::Quota(account, quota) => {
+                let dest = self.owner_of(account);
+                self.input_soon(dest, Input::Quota(account, quota));
+            }
             Output::LeastUidValidity(account, least) => {
                 let dest = self.owner_of(account);
                 self.input_soon(dest, Input::LeastUidValidity(account, least));

@@ -1,19 +1,19 @@
 //! UIDs are claimed again only where the network was not whole (DESIGN, 4, rule 5).
 
-use whimbrel_sim::cluster::claims::{Outcome, Setting, run, table};
+use whimbrel_sim::cluster::claims::{Outcome, Setting, Shape, run, table};
 
 const PAGE: &str = include_str!("../../../docs/replication.md");
 
-fn outcome(regions: u64, per_second: u64, cut: bool) -> Outcome {
-    outcome_at(120_000, regions, per_second, cut)
+fn outcome(regions: u64, per_second: u64, broken: Shape) -> Outcome {
+    outcome_at(120_000, regions, per_second, broken)
 }
 
-fn outcome_at(latency_micros: u64, regions: u64, per_second: u64, cut: bool) -> Outcome {
+fn outcome_at(latency_micros: u64, regions: u64, per_second: u64, broken: Shape) -> Outcome {
     let setting = Setting {
         regions,
         per_second,
         latency_micros,
-        cut,
+        broken,
     };
     run(&setting, 2).unwrap_or_else(|breach| panic!("{}", breach.0))
 }
@@ -21,7 +21,7 @@ fn outcome_at(latency_micros: u64, regions: u64, per_second: u64, cut: bool) -> 
 #[test]
 fn in_a_whole_network_nothing_is_late() {
     for (regions, per_second) in [(2, 1), (2, 20), (3, 20)] {
-        let outcome = outcome(regions, per_second, false);
+        let outcome = outcome(regions, per_second, Shape::Whole);
         assert!(outcome.messages > 20 * regions * per_second);
         assert_eq!(outcome.again, 0, "{regions} regions, {per_second}/s");
     }
@@ -31,9 +31,18 @@ fn in_a_whole_network_nothing_is_late() {
 #[test]
 fn after_a_partition_claims_end() {
     for regions in [2, 3] {
-        let outcome = outcome(regions, 10, true);
+        let outcome = outcome(regions, 10, Shape::Region);
         assert!(outcome.again > 0);
         assert!(outcome.claims_percent() < 200, "{outcome:?}");
+    }
+}
+
+/// Both ends of the link reach a third region, which passes on.
+#[test]
+fn with_one_link_down_little_is_claimed_again() {
+    for (regions, per_second) in [(3, 1), (3, 5), (3, 10), (4, 5)] {
+        let outcome = outcome(regions, per_second, Shape::Link);
+        assert!(outcome.claims_percent() <= 105, "{outcome:?}");
     }
 }
 
@@ -43,7 +52,7 @@ fn after_a_partition_claims_end() {
 fn on_slow_links_claims_end() {
     let mut said = String::new();
     for (regions, per_second) in [(2, 1), (2, 5), (3, 1), (3, 5)] {
-        let outcome = outcome_at(2_800_000, regions, per_second, false);
+        let outcome = outcome_at(2_800_000, regions, per_second, Shape::Whole);
         assert!(outcome.again > 0);
         assert!(outcome.claims_percent() < 200, "{outcome:?}");
         let Outcome {

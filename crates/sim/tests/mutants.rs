@@ -10,7 +10,7 @@ mod harness;
 use std::panic::catch_unwind;
 
 use whimbrel_crdt::mutants::{break_rule, broken};
-use whimbrel_sim::cluster::{self, Plan, claims};
+use whimbrel_sim::cluster::{self, Plan, claims, claims::Shape};
 
 /// So many seeds a rule that is broken may survive.
 const SEEDS_MAX: u64 = 1_500;
@@ -46,6 +46,7 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("answered-before-sync", &["D1/D2"], Cluster(41)),
     ("applied-early", &["causal_delivery"], Regions(2)),
     ("body-held-by-another", &["D1"], Lost(1)),
+    ("bodies-are-not-given-later", &["claims:"], Regions(4)),
     ("body-not-awaited", &["D1"], Regions(3)),
     ("body-said-before-it-came", &["D1/D2"], Cluster(229)),
     ("claim-for-any-placement", &["U3"], Cluster(15)),
@@ -74,6 +75,7 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("first-spelling-stays", &["U3", "stored"], Cluster(4)),
     ("flags-keep-modseq", &["MODSEQ"], Lost(17)),
     ("foreign-not-applied", &["U3"], Regions(0)),
+    ("gifts-are-not-counted", &["slot"], Anywhere),
     ("handed-is-done", &["D1/D2"], Cluster(4)),
     ("heard-not-released", &["answers:"], Regions(1)),
     ("heard-without-number", &["told UID", "claims:"], Regions(0)),
@@ -89,6 +91,7 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("mark-goes-with-name", &["U2"], Cluster(333)),
     ("move-last-arrival-wins", &["U3"], Cluster(16)),
     ("nobody-comes-from-elsewhere", &["overlooks"], Cluster(5)),
+    ("nobody-takes-over", &["D1/D2"], Anywhere),
     ("nobody-waits", &["told UID", "claims:"], Regions(0)),
     (
         "nobody-waits-for-bodies",
@@ -96,6 +99,7 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
         Regions(0),
     ),
     ("nothing-is-cut", &["numbers of the log"], Cluster(2)),
+    ("nothing-passed-on", &["claims:"], Regions(4)),
     ("provisional-delivered", &["told to come back"], Lost(7)),
     ("rest-is-lost", &["U3", "D1", "stored"], Regions(3)),
     (
@@ -122,12 +126,13 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ),
 ];
 
-/// Regions that write to one account: messages a second in each, whether one is cut off, one way in microseconds.
-const REGIONS: [(u64, bool, u64); 4] = [
-    (5, false, FAST),
-    (1, false, FAST),
-    (5, true, FAST),
-    (5, false, 2_800_000),
+/// Regions that write to one account: messages a second in each, what is broken, one way in microseconds.
+const REGIONS: [(u64, Shape, u64); 5] = [
+    (5, Shape::Whole, FAST),
+    (1, Shape::Whole, FAST),
+    (5, Shape::Region, FAST),
+    (5, Shape::Whole, 2_800_000),
+    (5, Shape::Link, FAST),
 ];
 const FAST: u64 = 120_000;
 
@@ -199,20 +204,23 @@ fn cause<T>(run: std::thread::Result<Result<T, whimbrel_sim::world::Breach>>) ->
 }
 
 fn regions(index: usize) -> Option<String> {
-    let (per_second, cut, latency_micros) = REGIONS[index];
+    let (per_second, broken, latency_micros) = REGIONS[index];
     let setting = claims::Setting {
         regions: 3,
         per_second,
         latency_micros,
-        cut,
+        broken,
     };
     let outcome = match catch_unwind(|| claims::run(&setting, 1)) {
         Ok(Ok(outcome)) => outcome,
         run => return cause(run),
     };
     let again = outcome.again;
-    if again > 0 && !cut && latency_micros == FAST {
+    if again > 0 && broken == Shape::Whole && latency_micros == FAST {
         return Some(format!("claims: {again} made again in a whole network"));
+    }
+    if broken == Shape::Link && outcome.claims_percent() > 105 {
+        return Some(format!("claims: {again} made again with one link down"));
     }
     // Nobody is heard as soon as it is waited for at first.
     let percent = outcome.claims_percent();

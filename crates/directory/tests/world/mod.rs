@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use oracle::{expected, shown};
 use proptest::prelude::*;
 use whimbrel_crdt::{Context, Dot, Incarnation, Stamp, VersionVector};
-use whimbrel_directory::{AccountKey, DecoySecret, Directory, Op, state::Row};
+use whimbrel_directory::{AccountKey, DecoySecret, Directory, Op, OwnQuota, state::Row};
 
 const DOMAINS: [&str; 2] = ["x.example", "y.example"];
 const ADDRESSES: [&str; 3] = ["anne@x.example", "bob@x.example", "anne@y.example"];
@@ -36,7 +36,7 @@ pub(crate) enum Step {
 }
 
 pub(crate) fn steps(len: usize) -> impl Strategy<Value = Vec<Step>> {
-    let make = (0..4usize, 0..9u8, 0..6usize, 0..6usize, 0..40u64);
+    let make = (0..4usize, 0..10u8, 0..6usize, 0..6usize, 0..40u64);
     let step = prop_oneof![
         6 => make.prop_map(|(at, kind, a, b, wall)| Step::Make { at, kind, a, b, wall }),
         6 => (0..4usize, 0..4usize).prop_map(|(to, origin)| Step::Deliver { to, origin }),
@@ -329,6 +329,13 @@ fn op(
         },
         7 => Op::SetDecoy {
             secret: DecoySecret([number as u8; 32]),
+        },
+        9 => Op::SetQuota {
+            account: living.get(a % living.len().max(1))?.0,
+            quota: OwnQuota {
+                bytes: (b > 0).then_some(b as u64),
+                ..OwnQuota::default()
+            },
         },
         8 => {
             let (account, entry, _) = living.get(a % living.len().max(1))?;

@@ -9,8 +9,8 @@ use whimbrel_directory::{AccountKey, Address, DecoySecret, Directory, Domain, Op
 
 use super::{ADDRESSES, DOMAINS, Made};
 
-/// Address, how many are before it there, key, created, UIDVALIDITY, verifier.
-type Line = (String, usize, AccountKey, u64, u32, String);
+/// Address, how many are before it there, key, created, UIDVALIDITY, verifier, bytes of its quota.
+type Line = (String, usize, AccountKey, u64, u32, String, Option<u64>);
 
 /// All that a directory tells.
 #[derive(Debug, PartialEq, Eq, Default)]
@@ -47,6 +47,7 @@ pub(super) fn shown(directory: &Directory) -> Shown {
             entry.created,
             entry.uid_validity,
             entry.credential.value.verifier.clone(),
+            entry.quota().bytes,
         ));
     }
     Shown {
@@ -135,6 +136,17 @@ pub(super) fn expected(all: &[Made], applied: &BTreeSet<usize>) -> Shown {
                     })
                     .max()
                     .map_or(credential, |(_, credential)| credential);
+                let quotas = applied
+                    .iter()
+                    .map(made)
+                    .filter_map(|later| match &later.op {
+                        Op::SetQuota {
+                            account: whose,
+                            quota,
+                        } if whose == account => Some((later.stamp, quota.bytes)),
+                        _ => None,
+                    });
+                let quota = quotas.max().and_then(|(_, bytes)| bytes);
                 accounts.push((
                     address.clone(),
                     all[number].stamp,
@@ -142,6 +154,7 @@ pub(super) fn expected(all: &[Made], applied: &BTreeSet<usize>) -> Shown {
                     *created,
                     *uid_validity,
                     newest.verifier.clone(),
+                    quota,
                 ));
             }
             _ => {}
@@ -166,14 +179,14 @@ pub(super) fn expected(all: &[Made], applied: &BTreeSet<usize>) -> Shown {
     shown.decoy = decoys.min().map(|(_, secret)| secret);
     accounts.sort();
     let mut place = 0;
-    for (address, _, key, created, uid_validity, verifier) in accounts {
+    for (address, _, key, created, uid_validity, verifier, quota) in accounts {
         place = match shown.accounts.last() {
             Some(before) if before.0 == address => place + 1,
             _ => 0,
         };
         shown
             .accounts
-            .push((address, place, key, created, uid_validity, verifier));
+            .push((address, place, key, created, uid_validity, verifier, quota));
     }
     shown.floors = ADDRESSES
         .map(|address| floors.get(address).copied().unwrap_or(0))

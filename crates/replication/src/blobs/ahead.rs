@@ -72,6 +72,10 @@ impl Ahead {
         self.order.push_back((until, name));
     }
 
+    pub(super) fn has(&self, name: &BlobName) -> bool {
+        self.kept.contains_key(name)
+    }
+
     pub(super) fn take(&mut self, name: &BlobName) -> Option<Option<Bytes>> {
         let kept = self.kept.remove(name)?;
         let cost = kept.cost();

@@ -185,6 +185,11 @@ impl Fetches {
         true
     }
 
+    /// Whether it is wanted, or was given: it will be here, or is being written.
+    pub fn is_coming(&self, name: &BlobName) -> bool {
+        self.known.contains(name) || self.taking.contains_key(name) || self.ahead.has(name)
+    }
+
     /// An upload was finished, or was given up.
     pub fn finished(&mut self, name: &BlobName) {
         self.taking_bytes -= self.taking.remove(name).unwrap_or(0);
@@ -233,6 +238,11 @@ impl Fetches {
             // It waits to be asked for, and is passed over when its turn comes.
             if let Some(data) = data {
                 self.take(name, &data);
+            } else if let Some(until) = self.resting.remove(&name) {
+                // Nobody had it. Now somebody has.
+                self.resting_until.remove(&(until, name));
+                self.rested.remove(&name);
+                self.out.push_back(Output::Again(name));
             }
         } else {
             let peers = self.pushers.len();

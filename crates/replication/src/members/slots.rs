@@ -97,7 +97,7 @@ impl Members {
         grants.last = grants.last.max(number);
         for slot in each(slots) {
             let before = granted.get(&slot).map_or(0, |(grant, _)| grant.turn);
-            let turn = before.saturating_add(1);
+            let turn = before.saturating_add(u64::from(!broken("gifts-are-not-counted")));
             grants.of.insert(slot, Grant { turn, to });
         }
         self.forget_grants();

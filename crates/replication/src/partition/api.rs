@@ -1,6 +1,6 @@
 //! What a partition machine is told, what it wants, and its bounds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, VersionVector};
@@ -244,6 +244,8 @@ pub enum Input {
     Forgotten(Incarnation, u64),
     /// State transfer: see there.
     State(StateInput),
+    /// Whose batches are given to whom at once: of linked peers that have no link with each other ([`crate::paths`]).
+    Passes(BTreeSet<(Incarnation, Incarnation)>),
     /// The deadline has come.
     Time,
 }

@@ -29,7 +29,7 @@ mod young;
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     hash::{Hash as _, Hasher},
 };
 
@@ -112,6 +112,8 @@ pub struct Partition {
     state_bytes: u64,
     /// Peers whose logs lack what we lack, and up to where.
     hints: BTreeMap<Incarnation, VersionVector>,
+    /// Whose batches are given to whom at once, since these two have no link.
+    passes: BTreeSet<(Incarnation, Incarnation)>,
     out: VecDeque<Output>,
 }
 
@@ -163,6 +165,7 @@ impl Partition {
             question: 0,
             state_bytes: 0,
             hints: BTreeMap::new(),
+            passes: BTreeSet::new(),
             out: VecDeque::new(),
         };
         partition.read_on(None);
@@ -202,6 +205,10 @@ impl Partition {
             Input::Closed(closed) => self.close_logs(now, closed),
             Input::GiveUp(origin, number) => self.give_up(origin, number),
             Input::Forgotten(origin, number) => self.forgotten(origin, number),
+            Input::Passes(passes) => {
+                self.passes = passes;
+                self.ship_all(now);
+            }
             Input::Time => self.time(now),
         }
         self.grow();
@@ -231,6 +238,7 @@ impl Partition {
             question: _,
             state_bytes: _,
             hints,
+            passes,
             out,
         } = self;
         debug_assert!(out.is_empty(), "the driver has taken what it wanted");
@@ -238,7 +246,7 @@ impl Partition {
         pending.len().hash(into);
         pending.values().for_each(|pending| pending.hash(into));
         (begun, applying_bytes, taking, hlc).hash(into);
-        (stable, young, gives, take, hints).hash(into);
+        (stable, young, gives, take, hints, passes).hash(into);
     }
 
     /// The next output, until there is none.

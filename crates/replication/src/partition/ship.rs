@@ -88,7 +88,10 @@ impl Partition {
                     .or_insert(Lag::Since(now.mono_micros));
                 if let Lag::Since(since) = lag {
                     let waited = now.mono_micros.saturating_sub(*since);
-                    if waited < self.config.forward_after_micros || broken("nothing-forwarded") {
+                    let at_once = self.passes.contains(&(*origin, id));
+                    if !at_once && waited < self.config.forward_after_micros
+                        || broken("nothing-forwarded")
+                    {
                         continue;
                     }
                     *lag = Lag::Forwarding;

@@ -21,6 +21,8 @@ mod kind {
     // 20 was a report of one account alone; no release sent it.
     pub(super) const ANNOUNCED: u16 = 21;
     pub(super) const SHOWN: u16 = 22;
+    pub(super) const LINKS: u16 = 23;
+    pub(super) const READERS_OF: u16 = 24;
     pub(super) const STATE_BEGIN: u16 = 32;
     pub(super) const STATE_CHUNK: u16 = 33;
     pub(super) const STATE_END: u16 = 34;
@@ -85,6 +87,8 @@ impl Frame {
             }
             Self::Ack(frame) => put(out, kind::ACK, frame),
             Self::Readers(frame) => put(out, kind::READERS, frame),
+            Self::Links(frame) => put(out, kind::LINKS, frame),
+            Self::ReadersOf(frame) => put(out, kind::READERS_OF, frame),
             Self::Announced(frame) => put(out, kind::ANNOUNCED, frame),
             Self::Shown(frame) => put(out, kind::SHOWN, frame),
             Self::StateBegin(frame) => put(out, kind::STATE_BEGIN, frame),
@@ -157,6 +161,8 @@ impl Frame {
             }
             kind::ACK => Self::Ack(get(kind, &body)?.0),
             kind::READERS => Self::Readers(get(kind, &body)?.0),
+            kind::LINKS => Self::Links(get(kind, &body)?.0),
+            kind::READERS_OF => Self::ReadersOf(get(kind, &body)?.0),
             kind::ANNOUNCED => Self::Announced(get(kind, &body)?.0),
             kind::SHOWN => Self::Shown(get(kind, &body)?.0),
             kind::STATE_BEGIN => Self::StateBegin(get(kind, &body)?.0),
@@ -221,7 +227,7 @@ fn get<'b, T: Decode<'b, ()>>(kind: u16, body: &'b [u8]) -> Result<(T, usize), W
 }
 
 fn known(kind: u16) -> bool {
-    matches!(kind, 1..=4 | 16..=19 | 21 | 22 | 32..=37 | 48..=52 | 64..=65)
+    matches!(kind, 1..=4 | 16..=19 | 21..=24 | 32..=37 | 48..=52 | 64..=65)
 }
 
 fn bytes_max(kind: u16) -> usize {

@@ -205,6 +205,43 @@ pub struct Readers {
     pub anew: Option<bool>,
 }
 
+/// With whom the sender has links ([`crate::paths`]).
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Links {
+    /// Which partition.
+    #[n(0)]
+    pub partition: PartitionId,
+    /// All of them.
+    #[n(1)]
+    pub peers: Vec<Incarnation>,
+}
+
+/// Readers and counters of a node with which the receiver has no link, as that node has told the sender.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ReadersOf {
+    /// Which partition.
+    #[n(0)]
+    pub partition: PartitionId,
+    /// Whose readers.
+    #[n(1)]
+    pub member: Incarnation,
+    /// The round trip between the sender and that node, in microseconds; `None`: not measured.
+    #[n(2)]
+    pub round_trip_micros: Option<u64>,
+    /// That node's own number: as in its [`Readers`].
+    #[n(3)]
+    pub upto: u64,
+    /// Accounts of which something changed.
+    #[n(4)]
+    pub accounts: Vec<Reading>,
+    /// The sender begins: what it told before is void.
+    #[n(5)]
+    pub anew: Option<bool>,
+    /// The sender tells nothing of that node any more.
+    #[n(6)]
+    pub ends: Option<bool>,
+}
+
 /// What the sender has shown to its clients (DESIGN 4, rule 6).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Announced {

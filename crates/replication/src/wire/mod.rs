@@ -19,8 +19,8 @@ pub use blobs::{BlobChunk, BlobDone, BlobHave, BlobName, BlobPush, BlobWant};
 pub use codec::{Decoder, WireError};
 pub use deliver::{Deliver, Delivered, FEATURE_DELIVER};
 pub use frames::{
-    Account, Ack, Announced, Batches, Excepted, Handshake, Head, Hello, Lives, Ping, Pong, Readers,
-    Reading, Room, Shown, StateBegin, StateChunk, StateEnd, StateTake,
+    Account, Ack, Announced, Batches, Excepted, Handshake, Head, Hello, Links, Lives, Ping, Pong,
+    Readers, ReadersOf, Reading, Room, Shown, StateBegin, StateChunk, StateEnd, StateTake,
 };
 pub use leaving::{COVERED_LACKS_MAX, Covered, FEATURE_HOLDERS, Leaving};
 use whimbrel_crdt::PartitionId;
@@ -53,6 +53,8 @@ pub enum Frame {
     Batches(Batches),
     Ack(Ack),
     Readers(Readers),
+    Links(Links),
+    ReadersOf(ReadersOf),
     Announced(Announced),
     Shown(Shown),
     StateBegin(StateBegin),
@@ -78,6 +80,8 @@ impl Frame {
             Self::Batches(frame) => frame.partition,
             Self::Ack(frame) => frame.partition,
             Self::Readers(frame) => frame.partition,
+            Self::Links(frame) => frame.partition,
+            Self::ReadersOf(frame) => frame.partition,
             Self::Announced(frame) => frame.partition,
             Self::Shown(frame) => frame.partition,
             Self::StateBegin(frame) => frame.partition,

@@ -67,6 +67,9 @@ enum Event {
     Crash(usize),
     Start(usize),
     Flap(usize, usize),
+    /// The two have no link from now on, or may have one again.
+    Part(usize, usize),
+    Meet(usize, usize),
 }
 
 struct Histories {
@@ -76,6 +79,8 @@ struct Histories {
     events: BTreeMap<(u64, u64), Event>,
     nodes: Vec<Node>,
     links: BTreeMap<(usize, usize), u64>,
+    /// Two that have no link.
+    apart: Option<(usize, usize)>,
     arrives: BTreeMap<(usize, usize), u64>,
     /// What each node said of each account.
     said: BTreeSet<Said>,
@@ -89,8 +94,9 @@ fn id(number: usize) -> Incarnation {
     node(number as u64 * 10 + 10)
 }
 
-fn machines(own: usize) -> (Readers, Announced) {
-    let readers = Readers::new(Config::default(), PARTITION, own as u64);
+/// Of node `me`, whose log is durable up to `own`.
+fn machines(me: usize, own: usize) -> (Readers, Announced) {
+    let readers = Readers::new(Config::default(), PARTITION, id(me), own as u64);
     (readers, kept(None, &VersionVector::new()))
 }
 
@@ -108,11 +114,12 @@ pub fn run(seed: u64) -> Result<(), String> {
         events: BTreeMap::new(),
         nodes: Vec::new(),
         links: BTreeMap::new(),
+        apart: None,
         arrives: BTreeMap::new(),
         said: BTreeSet::new(),
     };
-    for _ in 0..nodes {
-        let (readers, announced) = machines(0);
+    for node in 0..nodes {
+        let (readers, announced) = machines(node, 0);
         let state = State {
             applied: vec![0; nodes],
             ..State::default()
@@ -170,6 +177,16 @@ impl Histories {
             let time = self.rng.below(length);
             let b = (a + 1 + b) % nodes;
             self.at(time, Event::Flap(a as usize, b as usize));
+        }
+        if nodes > 2 && self.rng.one_in(2) {
+            let (a, b) = (self.rng.below(nodes), self.rng.below(nodes - 1));
+            let (a, b) = (a as usize, ((a + 1 + b) % nodes) as usize);
+            let time = self.rng.below(length);
+            self.at(time, Event::Part(a, b));
+            if self.rng.one_in(2) {
+                let time = time + self.rng.below(5 * SECOND);
+                self.at(time, Event::Meet(a, b));
+            }
         }
         for _ in 0..self.rng.below(4) {
             let node = self.rng.below(nodes) as usize;
@@ -242,6 +259,8 @@ impl Histories {
                     let it = &mut self.nodes[to];
                     match frame {
                         Frame::Readers(told) => it.readers.received(now, id(from), told),
+                        Frame::Links(told) => it.readers.received_links(id(from), told),
+                        Frame::ReadersOf(told) => it.readers.received_of(now, id(from), told),
                         Frame::Announced(told) => {
                             let here = it.memory.vector(to);
                             it.announced.received(id(from), told, &here);
@@ -255,7 +274,7 @@ impl Histories {
                 it.up = false;
                 it.memory = it.disk.clone();
                 it.reads = [false; ACCOUNTS];
-                it.readers = machines(it.disk.own.len()).0;
+                it.readers = machines(node, it.disk.own.len()).0;
                 it.announced = kept(it.row.as_deref(), &it.disk.vector(node));
                 for other in 0..self.nodes.len() {
                     self.unlink(node, other);
@@ -273,6 +292,14 @@ impl Histories {
                 }
             }
             Event::Flap(a, b) => self.link(a, b),
+            Event::Part(a, b) => {
+                self.apart = Some((a.min(b), a.max(b)));
+                self.unlink(a, b);
+            }
+            Event::Meet(a, b) => {
+                self.apart = None;
+                self.link(a, b);
+            }
             _ => {}
         }
         Ok(())
@@ -291,11 +318,13 @@ impl Histories {
     /// A new link; logs are asked for from where they stand.
     fn link(&mut self, a: usize, b: usize) {
         self.unlink(a, b);
-        if !self.nodes[a].up || !self.nodes[b].up {
+        let apart = self.apart == Some((a.min(b), a.max(b)));
+        if apart || !self.nodes[a].up || !self.nodes[b].up {
             return;
         }
+        let now = self.clock();
         for (from, to) in [(a, b), (b, a)] {
-            self.nodes[from].readers.linked(id(to));
+            self.nodes[from].readers.linked(now, id(to));
             self.nodes[from].announced.linked(id(to));
             let upto = self.nodes[from].disk.own.len() as u64;
             let time = self.now + self.rng.below(500 * MS);
@@ -375,7 +404,9 @@ impl Histories {
                     let it = &mut self.nodes[from].readers;
                     frames.extend(std::iter::from_fn(|| it.transmit(peer)).map(|f| (peer, f)));
                 }
-                readers::Output::Reads { .. } | readers::Output::Heard(_) => {}
+                readers::Output::Reads { .. }
+                | readers::Output::Heard(_)
+                | readers::Output::Passes => {}
             }
         }
         while let Some(output) = self.nodes[from].announced.poll() {
@@ -430,8 +461,16 @@ impl Histories {
                 let readers = it.readers.peers(now, account(number));
                 for (b, other) in self.nodes.iter().enumerate().filter(|(b, _)| *b != a) {
                     let reads = readers.iter().any(|heard| heard.peer == id(b));
-                    if reads != other.reads[number] {
-                        return Err(format!("{a} takes {b} for reading: {reads}"));
+                    // By a third node, if there is one.
+                    let apart = self.apart == Some((a.min(b), a.max(b)));
+                    let between = (0..self.nodes.len())
+                        .any(|of| of != a && of != b && dead != Some(of) && dead != Some(b));
+                    let expected = other.reads[number] && (!apart || between);
+                    if reads != expected {
+                        return Err(format!(
+                            "{a} takes {b} for reading: {reads} (no link: {:?}, dead: {dead:?})",
+                            self.apart
+                        ));
                     }
                 }
                 let counter = it.memory.counters[number];
@@ -442,6 +481,7 @@ impl Histories {
                     return Err(format!("{a} has not heard {counter}: {readers:?}"));
                 }
                 let others = (0..self.nodes.len()).filter(|b| *b != a && dead != Some(*b));
+                let others = others.filter(|b| self.apart != Some((a.min(*b), a.max(*b))));
                 for b in others {
                     let shown = it.announced.shown(id(b), account(number));
                     let vector = self.nodes[b].disk.vector(b);
@@ -487,8 +527,8 @@ fn told(reading: &[Account], anew: bool) -> whimbrel_replication::wire::Readers 
 }
 
 fn silent() -> Result<(), String> {
-    let (mut readers, _) = machines(0);
-    readers.linked(node(2));
+    let (mut readers, _) = machines(0, 0);
+    readers.linked(at(0), node(2));
     readers.received(at(0), node(2), told(&[account(0)], true));
     readers.unlinked(at(0), node(2));
     ensure(!readers.is_heard(at(2), account(0), 9), "it is waited for")?;
@@ -496,10 +536,10 @@ fn silent() -> Result<(), String> {
 }
 
 fn older_link() -> Result<(), String> {
-    let (mut readers, _) = machines(0);
-    readers.linked(node(2));
+    let (mut readers, _) = machines(0, 0);
+    readers.linked(at(0), node(2));
     readers.received(at(0), node(2), told(&[account(0), account(1)], true));
-    readers.linked(node(2));
+    readers.linked(at(0), node(2));
     readers.received(at(1), node(2), told(&[account(1)], true));
     readers.time(at(4));
     ensure(readers.is_heard(at(4), account(0), 9), "nobody reads it")?;
@@ -520,7 +560,7 @@ fn here(own: u64) -> VersionVector {
 }
 
 fn excepted() -> Result<(), String> {
-    let (_, mut announced) = machines(0);
+    let (_, mut announced) = machines(0, 0);
     announced.linked(node(2));
     announced.received(node(2), report(5, 10, &[]), &here(5));
     announced.received(node(2), report(6, 20, &[account(0)]), &here(6));
@@ -569,12 +609,12 @@ fn excepted() -> Result<(), String> {
 
 /// Who is new never hears a member that is gone: another one tells what that one had shown.
 fn told_by_others() -> Result<(), String> {
-    let (_, mut old) = machines(0);
+    let (_, mut old) = machines(0, 0);
     old.linked(node(2));
     old.received(node(2), report(5, 10, &[]), &here(5));
     old.received(node(2), report(6, 20, &[account(0)]), &here(6));
     old.unlinked(node(2));
-    let (_, mut new) = machines(2);
+    let (_, mut new) = machines(2, 2);
     old.linked(node(3));
     new.linked(node(1));
     ensure(
@@ -627,7 +667,7 @@ fn told_by_others() -> Result<(), String> {
 
 /// Each report is ahead of what is here, and the next one comes before that is: the first of them counts when it can.
 fn early() -> Result<(), String> {
-    let (_, mut announced) = machines(0);
+    let (_, mut announced) = machines(0, 0);
     announced.linked(node(2));
     announced.received(node(2), report(5, 10, &[]), &here(4));
     announced.received(node(2), report(6, 20, &[]), &here(4));

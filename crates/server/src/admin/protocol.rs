@@ -7,6 +7,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use whimbrel_directory::QuotaChange;
 use whimbrel_mailbox::AccountId;
 use whimbrel_service::{
     admin::{AccountLine, AdminCall, AdminReply},
@@ -50,6 +51,17 @@ pub enum Question {
         /// Sessions that are logged in stay. Not said if they do not: a server of an earlier version does not know it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         keep_sessions: bool,
+    },
+    /// Sets what an account may hold; where nothing is given, says it.
+    AccountQuota {
+        /// Which.
+        address: String,
+        /// Bytes of messages.
+        storage: Option<Limit>,
+        /// Messages.
+        messages: Option<Limit>,
+        /// Mailboxes.
+        mailboxes: Option<Limit>,
     },
     /// Removes an account and its mail.
     AccountRemove {
@@ -116,6 +128,15 @@ pub enum Answer {
         /// Whether more frames follow.
         more: bool,
     },
+    /// What an account may hold.
+    Quota {
+        /// Bytes of messages.
+        storage: Limit,
+        /// Messages.
+        messages: Limit,
+        /// Mailboxes.
+        mailboxes: Limit,
+    },
     /// How the cluster is.
     Cluster {
         /// As this node sees it; in further frames, more of its partitions.
@@ -140,6 +161,36 @@ pub enum Answer {
         /// Whether more frames follow.
         more: bool,
     },
+}
+
+/// How much of something an account may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limit {
+    /// As every account may.
+    Default,
+    /// As much as there is room for.
+    Unlimited,
+    /// This much.
+    AtMost(u64),
+}
+
+impl Limit {
+    fn into_own(self) -> Option<u64> {
+        match self {
+            Limit::Default => None,
+            Limit::Unlimited => Some(u64::MAX),
+            Limit::AtMost(most) => Some(most.min(u64::MAX - 1)),
+        }
+    }
+
+    fn of_own(own: Option<u64>) -> Self {
+        match own {
+            None => Limit::Default,
+            Some(u64::MAX) => Limit::Unlimited,
+            Some(most) => Limit::AtMost(most),
+        }
+    }
 }
 
 /// One account of a list.
@@ -179,6 +230,26 @@ impl Question {
             } => {
                 let sessions = if *keep_sessions { "stay" } else { "end" };
                 format!("account {address}: new password, its sessions {sessions}")
+            }
+            Question::AccountQuota {
+                address,
+                storage,
+                messages,
+                mailboxes,
+            } => {
+                let all = [
+                    ("storage", storage),
+                    ("messages", messages),
+                    ("mailboxes", mailboxes),
+                ];
+                let set = all
+                    .iter()
+                    .filter_map(|(name, limit)| Some((name, (**limit)?)));
+                let set: Vec<String> = set.map(|(name, to)| format!("{name} {to:?}")).collect();
+                if set.is_empty() {
+                    return None;
+                }
+                format!("account {address}: quota {}", set.join(", "))
             }
             Question::AccountRemove { address } => format!("account {address} removed"),
             Question::AliasAdd { from, to, .. } => format!("alias {from} -> {to} added"),
@@ -226,6 +297,25 @@ impl Question {
                 scram: keys(scram)?,
                 keeps_sessions: keep_sessions,
             },
+            Question::AccountQuota {
+                address,
+                storage: None,
+                messages: None,
+                mailboxes: None,
+            } => AdminCall::ShowQuota { address },
+            Question::AccountQuota {
+                address,
+                storage,
+                messages,
+                mailboxes,
+            } => AdminCall::SetQuota {
+                address,
+                change: QuotaChange {
+                    bytes: storage.map(Limit::into_own),
+                    messages: messages.map(Limit::into_own),
+                    mailboxes: mailboxes.map(Limit::into_own),
+                },
+            },
             Question::AccountRemove { address } => AdminCall::RemoveAccount { address },
             Question::AccountList {} => AdminCall::ListAccounts,
             Question::AliasAdd { from, to, instead } => AdminCall::AddAlias { from, to, instead },
@@ -259,6 +349,11 @@ pub fn frames(reply: AdminReply) -> Vec<Answer> {
     match reply {
         AdminReply::Done => vec![Answer::Done {}],
         AdminReply::Refused(reason) => vec![Answer::Refused { reason }],
+        AdminReply::Quota(own) => vec![Answer::Quota {
+            storage: Limit::of_own(own.bytes),
+            messages: Limit::of_own(own.messages),
+            mailboxes: Limit::of_own(own.mailboxes),
+        }],
         AdminReply::Accounts(lines) => {
             let accounts = lines.into_iter().map(Account::from).collect();
             parts(accounts, |accounts, more| Answer::Accounts {

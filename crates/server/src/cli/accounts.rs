@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _};
 
 use whimbrel_imap::core::Date;
+use whimbrel_mailbox::MAILBOXES_MAX;
 use zeroize::Zeroizing;
 
 use super::{
@@ -12,9 +13,9 @@ use super::{
 use crate::{
     admin::{
         client::ask,
-        protocol::{Answer, Question},
+        protocol::{Answer, Limit, Question},
     },
-    config::{Config, LogFormat, LogLevel, LogSection},
+    config::{Config, LogFormat, LogLevel, LogSection, Size},
     log,
     node::{DataDir, NodeError},
     password,
@@ -61,6 +62,22 @@ pub(super) fn account(command: Account) -> Result<(), Failure> {
             };
             tell(&config, question)?;
             show(made)
+        }
+        Account::Quota {
+            address,
+            storage,
+            messages,
+            mailboxes,
+            config,
+        } => {
+            let config = open(&config)?;
+            let question = Question::AccountQuota {
+                address,
+                storage,
+                messages,
+                mailboxes,
+            };
+            tell(&config, question)
         }
         Account::Remove {
             address,
@@ -187,6 +204,11 @@ fn tell(config: &Config, question: Question) -> Result<(), Failure> {
             Err("that was not asked for".into())
         }
         Answer::Done {} => Ok(()),
+        Answer::Quota {
+            storage,
+            messages,
+            mailboxes,
+        } => print(&quota(config, storage, messages, mailboxes)),
         Answer::Refused { reason } => Err(reason.into()),
         Answer::Accounts { accounts, .. } => {
             let mut out = String::new();
@@ -214,6 +236,62 @@ fn tell(config: &Config, question: Question) -> Result<(), Failure> {
     }
 }
 
+/// The value of `--storage`.
+pub(super) fn size(text: &str) -> Result<Limit, String> {
+    limit(text, |text| Size::parse(text).map(|size| size.0))
+}
+
+/// The value of `--messages`.
+pub(super) fn count(text: &str) -> Result<Limit, String> {
+    limit(text, |text| {
+        text.parse()
+            .map_err(|_| format!("{text:?} is not a number, \"unlimited\" or \"default\""))
+    })
+}
+
+fn limit(text: &str, read: impl Fn(&str) -> Result<u64, String>) -> Result<Limit, String> {
+    match text {
+        "default" => Ok(Limit::Default),
+        "unlimited" => Ok(Limit::Unlimited),
+        text => read(text).map(Limit::AtMost),
+    }
+}
+
+/// What an account may hold, a line each.
+fn quota(config: &Config, storage: Limit, messages: Limit, mailboxes: Limit) -> String {
+    let of = &config.quota;
+    let in_bytes = |bytes: u64| match [(30, "GiB"), (20, "MiB"), (10, "KiB")]
+        .iter()
+        .find(|(bits, _)| bytes > 0 && bytes.trailing_zeros() >= *bits)
+    {
+        Some((bits, unit)) => format!("{}{unit}", bytes >> bits),
+        None => format!("{bytes}B"),
+    };
+    let line = |name: &str, limit: Limit, all: u64, text: &dyn Fn(u64) -> String| {
+        let at_most = |most: u64| match most {
+            0 => "unlimited".to_owned(),
+            most => text(most),
+        };
+        let limit = match limit {
+            Limit::Default => format!("{} (default)", at_most(all)),
+            Limit::Unlimited => at_most(0),
+            Limit::AtMost(most) => text(most),
+        };
+        format!("{name:<10} {limit}\n")
+    };
+    let number = |count: u64| count.to_string();
+    let mailboxes_max = match of.mailboxes_max {
+        0 => MAILBOXES_MAX,
+        most => most,
+    };
+    [
+        line("storage", storage, of.bytes_max.0, &in_bytes),
+        line("messages", messages, of.messages_max as u64, &number),
+        line("mailboxes", mailboxes, mailboxes_max as u64, &number),
+    ]
+    .concat()
+}
+
 /// `2026-11-20`, in UTC.
 fn date(seconds: u64) -> String {
     let days = i64::try_from(seconds / 86_400).unwrap_or(i64::MAX);
@@ -224,6 +302,31 @@ fn date(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits() {
+        let check = |text: &str, expected: Result<Limit, ()>| {
+            assert_eq!(size(text).map_err(drop), expected, "{text}");
+        };
+        check("5GiB", Ok(Limit::AtMost(5 << 30)));
+        check("0B", Ok(Limit::AtMost(0)));
+        check("unlimited", Ok(Limit::Unlimited));
+        check("default", Ok(Limit::Default));
+        check("5", Err(()));
+        check("-5GiB", Err(()));
+        assert_eq!(count("100"), Ok(Limit::AtMost(100)));
+        assert!(count("5GiB").is_err() && count("").is_err());
+        let text = quota(
+            &Config::default(),
+            Limit::AtMost(5 << 30),
+            Limit::Unlimited,
+            Limit::Default,
+        );
+        assert_eq!(
+            text,
+            "storage    5GiB\nmessages   unlimited\nmailboxes  10000 (default)\n"
+        );
+    }
 
     #[test]
     fn dates() {

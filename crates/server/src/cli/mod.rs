@@ -17,7 +17,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::demo::regions::{FIRST_PORT, REGIONS_MAX};
+use crate::{
+    admin::protocol::Limit,
+    demo::regions::{FIRST_PORT, REGIONS_MAX},
+};
 
 pub(crate) use run::Stop;
 pub use run::run;
@@ -241,6 +244,28 @@ pub enum Account {
         /// How the password comes.
         #[command(flatten)]
         password: Password,
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Set what an account may hold; without options, show it
+    #[command(
+        after_help = "A limit is a number (--storage: a size such as 5GiB), unlimited, or default: what the section [quota] of the configuration gives \
+                      every account.\n\nNodes that cannot reach each other may together let an account have more. Nothing is removed then, and nothing \
+                      more is taken until it has less."
+    )]
+    Quota {
+        /// Such as anne@example.org
+        address: String,
+        /// Bytes of its messages; each copy counts
+        #[arg(long, value_name = "SIZE", value_parser = accounts::size)]
+        storage: Option<Limit>,
+        /// Its messages
+        #[arg(long, value_name = "COUNT", value_parser = accounts::count)]
+        messages: Option<Limit>,
+        /// Its mailboxes, 10,000 at most
+        #[arg(long, value_name = "COUNT", value_parser = accounts::count)]
+        mailboxes: Option<Limit>,
         /// The configuration.
         #[command(flatten)]
         config: ConfigFile,

@@ -147,6 +147,23 @@ impl Value for Duration {
 pub struct Size(pub u64);
 
 impl Size {
+    /// As it is written in the file.
+    ///
+    /// # Errors
+    /// What it would have to look like.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        const UNITS: &[(&str, u64)] = &[
+            ("KiB", 1 << 10),
+            ("MiB", 1 << 20),
+            ("GiB", 1 << 30),
+            ("TiB", 1 << 40),
+            ("B", 1),
+        ];
+        with_unit(text, UNITS).map(Size).ok_or_else(|| {
+            format!("{text:?} is not a size such as \"512B\", \"16KiB\", \"64MiB\" or \"2GiB\"")
+        })
+    }
+
     /// For what counts in memory. A size that the address space does not hold is as good as no limit.
     pub fn bytes(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
@@ -157,19 +174,10 @@ impl Value for Size {
     const KIND: &'static str = "a size";
 
     fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        const UNITS: &[(&str, u64)] = &[
-            ("KiB", 1 << 10),
-            ("MiB", 1 << 20),
-            ("GiB", 1 << 30),
-            ("TiB", 1 << 40),
-            ("B", 1),
-        ];
-        let Some(text) = value.as_str() else {
-            return expected("a size such as \"64MiB\"", value);
-        };
-        with_unit(text, UNITS).map(Size).ok_or_else(|| {
-            format!("{text:?} is not a size such as \"512B\", \"16KiB\", \"64MiB\" or \"2GiB\"")
-        })
+        match value.as_str() {
+            Some(text) => Size::parse(text),
+            None => expected("a size such as \"64MiB\"", value),
+        }
     }
 
     fn magnitude(&self) -> Option<u64> {

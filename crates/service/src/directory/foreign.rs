@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use whimbrel_crdt::{Batch, Incarnation, Stamp};
-use whimbrel_directory::{Address, Op, Resolution, state::Row};
+use whimbrel_directory::{Address, Op, OwnQuota, Resolution, state::Row};
 use whimbrel_mailbox::AccountId;
 use whimbrel_replication::partition::{Entry, Membership, Ticket as Asked};
 use whimbrel_storage::{Mutation, StoreError};
@@ -156,8 +156,17 @@ impl DirectoryOwner {
             return;
         }
         let gone = std::mem::take(&mut running.gone);
+        self.tell_quotas();
         self.raise_all();
         self.hand_out_pages(gone);
+    }
+
+    /// Tells owners which accounts have quotas of their own.
+    fn tell_quotas(&mut self) {
+        let Phase::Running(running) = &self.state else {
+            return;
+        };
+        self.out.extend(running.quotas());
     }
 
     /// Carries out what the partition's machine wants.
@@ -387,6 +396,11 @@ impl Running {
                     follows.extend(removed(AccountId(account)));
                 }
             }
+            if let Op::SetQuota { account, .. } = op
+                && let Some(entry) = self.directory.account(account)
+            {
+                follows.push(Output::Quota(AccountId(*account), entry.quota()));
+            }
             // A change that came after a later one changes nothing.
             if let Op::SetCredential {
                 account,
@@ -401,6 +415,13 @@ impl Running {
             }
         }
         follows
+    }
+
+    /// What owners are told of accounts with quotas of their own.
+    pub(super) fn quotas(&self) -> impl Iterator<Item = Output> {
+        let all = self.directory.accounts();
+        let own = all.filter(|(_, entry, _)| entry.quota.is_some());
+        own.map(|(account, entry, _)| Output::Quota(AccountId(account), entry.quota()))
     }
 
     /// When the password was set that the operation may change.
@@ -445,9 +466,10 @@ impl Read {
 }
 
 /// What follows when an account is gone: its sessions are told why before its mail goes.
-pub(super) fn removed(account: AccountId) -> [Output; 2] {
+pub(super) fn removed(account: AccountId) -> [Output; 3] {
     let sessions = Output::EndSessions(account, Ended::AccountRemoved);
-    [sessions, Output::Purge(account)]
+    let no_quota = Output::Quota(account, OwnQuota::default());
+    [sessions, Output::Purge(account), no_quota]
 }
 
 fn shipping_of(state: &mut Phase) -> Option<&mut Shipping> {

@@ -157,6 +157,7 @@ impl DirectoryOwner {
         follows.extend(
             renewed.map(|(key, ..)| Output::EndSessions(AccountId(key), Ended::PasswordChanged)),
         );
+        follows.extend(running.quotas());
         let mut pages = pages(changed);
         let done = Mutation::Delete {
             key: log::JOINING_KEY.into(),

@@ -162,7 +162,14 @@ impl PartitionOwner {
         let tells_of_all = |node| {
             self.is_of_members(node) || node == self.config.origin && self.life(partition) > 0
         };
-        if matches!(&frame, Frame::Shown(told) if !tells_of_all(told.member)) {
+        let is_of_nobody = match &frame {
+            Frame::Shown(told) => !tells_of_all(told.member),
+            Frame::ReadersOf(told) => {
+                !self.is_of_members(told.member) || told.member == self.config.origin
+            }
+            _ => false,
+        };
+        if is_of_nobody {
             return;
         }
         self.open(partition);
@@ -593,7 +600,7 @@ impl PartitionOwner {
             shown.push((account, take_shown(replica, account)));
             let measured = entry
                 .measured
-                .again(replica, &mut self.bytes, &self.config.quota);
+                .again(replica, &mut self.bytes, self.quotas.of(account));
             self.out.extend(measured);
             entry.newest = Some(ticket);
             entry.wait_until = effects.wait_until;

@@ -431,7 +431,7 @@ impl PartitionOwner {
         // It is in memory from now on, so that commits are its own.
         let measured = entry
             .measured
-            .again(&mut replica, &mut self.bytes, &self.config.quota);
+            .again(&mut replica, &mut self.bytes, self.quotas.of(account));
         self.out.extend(measured);
         self.counted.accounts_joined += 1;
         self.write_rows(account, Room::Ordinary, units);

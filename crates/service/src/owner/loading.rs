@@ -382,7 +382,12 @@ impl PartitionOwner {
         let (frames, anew) = (std::mem::take(&mut opening.frames), opening.anew);
         let late = std::mem::take(&mut opening.late);
         let durable = shipping.durable(origin);
-        let mut readers = Readers::new(peers::readers::Config::default(), partition, durable);
+        let mut readers = Readers::new(
+            peers::readers::Config::default(),
+            partition,
+            origin,
+            durable,
+        );
         for (other, number) in log.applied().iter() {
             readers.applied(other, number, &[]);
         }
@@ -416,6 +421,7 @@ impl PartitionOwner {
             age: if young { Age::Young } else { Age::Grown },
             settled: Settled::default(),
             failed: false,
+            first_failed: None,
         };
         let is_young = own.is_young();
         self.partitions

@@ -224,6 +224,8 @@ pub struct PartitionOwner {
     queue_recovered: bool,
     /// Of what other nodes had in the queue until then all is known.
     caught_up: Option<u64>,
+    /// What accounts may hold.
+    quotas: quota::Quotas,
     /// Memory of all loaded accounts, in bytes.
     bytes: usize,
     /// What was counted since the start.
@@ -303,6 +305,8 @@ struct Own {
     settled: collect::Settled,
     /// A commit failed: nothing more is accepted until those behind it have failed, too.
     failed: bool,
+    /// Which was the first.
+    first_failed: Option<Ticket>,
 }
 
 struct Account {
@@ -402,6 +406,7 @@ impl PartitionOwner {
     pub fn new(config: Config) -> Self {
         PartitionOwner {
             windows: windows::Windows::new(config.windows),
+            quotas: quota::Quotas::new(config.quota.clone()),
             config,
             stamps: Stamps::default(),
             partitions: BTreeMap::new(),
@@ -620,6 +625,7 @@ impl Machine for PartitionOwner {
             Input::CommitFailed(ticket) => self.committed(now, ticket, false),
             Input::Birth(account, birth) => self.born(now, account, birth),
             Input::LeastUidValidity(account, least) => self.raise(now, account, least),
+            Input::Quota(account, quota) => self.set_quota(account, quota),
             Input::Deliver {
                 ticket,
                 entry,

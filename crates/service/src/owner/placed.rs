@@ -35,9 +35,9 @@ impl Config {
 
 impl Own {
     /// There is a stream to a member which has something of the partition.
-    pub(super) fn hears(&mut self, peer: Incarnation) {
+    pub(super) fn hears(&mut self, now: Now, peer: Incarnation) {
         self.parting.remove(&peer);
-        self.readers.linked(peer);
+        self.readers.linked(clocks(now), peer);
         self.announced.linked(peer);
         self.confirming.stream_of(peer);
     }
@@ -100,7 +100,7 @@ impl PartitionOwner {
                 let life = self.config.holders.standing(id, partition).life;
                 own.drops(now, id, life);
                 if has && self.links.contains_key(&id) {
-                    own.hears(id);
+                    own.hears(now, id);
                 }
             }
             self.spread_on(partition);

@@ -3,7 +3,10 @@
 //! Each node refuses what goes beyond by what it knows. Nodes that are apart may together let an account have more: then nothing is removed, and nothing
 //! more is taken until it has less. Mail that was accepted is delivered whatever the quota is.
 
-use whimbrel_mailbox::{AccountId, Replica};
+use std::collections::BTreeMap;
+
+use whimbrel_directory::OwnQuota;
+use whimbrel_mailbox::{AccountId, MAILBOXES_MAX, Replica};
 
 use super::{PartitionOwner, Phase};
 use crate::{
@@ -18,7 +21,7 @@ const LARGE_BYTES_MIN: usize = 1 << 20;
 
 impl PartitionOwner {
     pub(super) fn usage(&self, account: AccountId) -> Result<Usage, Failure> {
-        Ok(usage(self.replica(account)?, &self.config.quota))
+        Ok(usage(self.replica(account)?, self.quotas.of(account)))
     }
 
     /// Whether an account may have so many more messages of so many bytes in all.
@@ -45,9 +48,12 @@ impl PartitionOwner {
 
     /// Whether it may have mailboxes more.
     pub(super) fn takes_mailboxes(&self, account: AccountId, more: usize) -> Result<(), Failure> {
+        if more == 0 {
+            return Ok(());
+        }
         let usage = self.usage(account)?;
         let max = usage.quota.mailboxes_max;
-        if more > 0 && max.is_some_and(|max| usage.mailboxes + more as u64 > max) {
+        if max.is_some_and(|max| usage.mailboxes + more as u64 > max) {
             return Err(Failure::OverQuota(
                 "The account has as many mailboxes as it may",
             ));
@@ -71,6 +77,18 @@ impl PartitionOwner {
         Ok(())
     }
 
+    /// The directory says what an account may hold.
+    pub(super) fn set_quota(&mut self, account: AccountId, own: OwnQuota) {
+        self.quotas.set(account, own);
+        if let Some(entry) = self.accounts.get_mut(&account)
+            && let Phase::Running(replica) = &mut entry.phase
+        {
+            let quota = self.quotas.of(account);
+            let measured = entry.measured.again(replica, &mut self.bytes, quota);
+            self.out.extend(measured);
+        }
+    }
+
     /// Keywords are about to be added: those that no message has any more make room.
     pub(super) fn forget_keywords(&mut self, account: AccountId) {
         if let Some(entry) = self.accounts.get_mut(&account)
@@ -78,6 +96,45 @@ impl PartitionOwner {
         {
             replica.forget_keywords();
         }
+    }
+}
+
+/// What each account may hold.
+pub(super) struct Quotas {
+    /// Those that have none of their own.
+    all: Quota,
+    own: BTreeMap<AccountId, Quota>,
+}
+
+impl Quotas {
+    pub(super) fn new(all: Quota) -> Self {
+        let own = BTreeMap::new();
+        Self { all, own }
+    }
+
+    pub(super) fn of(&self, account: AccountId) -> &Quota {
+        self.own.get(&account).unwrap_or(&self.all)
+    }
+
+    fn set(&mut self, account: AccountId, own: OwnQuota) {
+        if own == OwnQuota::default() {
+            self.own.remove(&account);
+            return;
+        }
+        let all = &self.all;
+        let limit = |own: Option<u64>, all: Option<u64>| match own {
+            None => all,
+            Some(u64::MAX) => None,
+            own => own,
+        };
+        let most = MAILBOXES_MAX as u64;
+        let mailboxes = limit(own.mailboxes, all.mailboxes_max).unwrap_or(most);
+        let quota = Quota {
+            bytes_max: limit(own.bytes, all.bytes_max),
+            messages_max: limit(own.messages, all.messages_max),
+            mailboxes_max: Some(mailboxes.min(most)),
+        };
+        self.own.insert(account, quota);
     }
 }
 

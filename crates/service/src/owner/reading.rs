@@ -40,6 +40,8 @@ pub(super) struct Held {
     pub(super) others: Others,
     /// What is taken back when they do not have it in time; `None`: it is done, whatever others have.
     put: Option<Vec<(MessageId, Stamp)>>,
+    /// The commit that it tells of; `None`: it was durable.
+    commit: Option<Ticket>,
 }
 
 /// Whether other nodes have what an answer tells of.
@@ -54,6 +56,19 @@ pub(super) enum Others {
 }
 
 impl Held {
+    /// A commit of the partition has failed, and is the first that did. What is durable stays: the answer is given when the account was read again. What
+    /// others had to
+    /// have is taken back then, since it is not known any more how far they are. Gives back an answer that tells of what never was.
+    pub(super) fn outlives(mut self, failed: Ticket) -> Result<Self, Self> {
+        if self.commit.is_some_and(|commit| commit >= failed) || broken("refused-stays") {
+            return Err(self);
+        }
+        if matches!(self.others, Others::Awaited(_)) {
+            self.others = Others::TooFew;
+        }
+        Ok(self)
+    }
+
     /// What is told when it will never be known.
     pub(super) fn refused(self, failure: Failure) -> Output {
         Output::Reply(self.request, Reply::Failed(failure))
@@ -84,7 +99,7 @@ impl Own {
         if self.members.get(&peer).is_some_and(|of| of.left.is_some()) {
             return;
         }
-        self.hears(peer);
+        self.hears(now, peer);
         if let Some(micros) = round_trip {
             self.readers.round_trip(peer, micros);
         }
@@ -102,6 +117,8 @@ impl Own {
     pub(super) fn received(&mut self, now: Now, peer: Incarnation, frame: Frame) {
         match frame {
             Frame::Readers(told) => self.readers.received(clocks(now), peer, told),
+            Frame::Links(told) => self.readers.received_links(peer, told),
+            Frame::ReadersOf(told) => self.readers.received_of(clocks(now), peer, told),
             Frame::Announced(told) => {
                 self.announced.received(peer, told, self.log.applied());
             }
@@ -109,7 +126,7 @@ impl Own {
             Frame::BlobHave(have) => self.told_of_body(peer, &have),
             other => {
                 if matches!(&other, Frame::Hello(hello) if hello.begins_anew()) {
-                    self.hears(peer);
+                    self.hears(now, peer);
                 }
                 if matches!(&other, Frame::Hello(hello) if hello.young == Some(true)) {
                     self.announced.is_new(peer);
@@ -235,6 +252,13 @@ impl PartitionOwner {
                 readers::Output::Heard(account) if !broken("heard-not-released") => {
                     self.release(now, AccountId(account));
                 }
+                readers::Output::Passes => {
+                    if let Some(own) = self.running(partition) {
+                        let passes = own.readers.passes().clone();
+                        own.shipping.pass_on(now, passes);
+                        self.ship(now, partition);
+                    }
+                }
                 readers::Output::Heard(_) | readers::Output::Reads { .. } => {}
             }
         }
@@ -323,7 +347,7 @@ impl PartitionOwner {
         rows.push(last);
         let measured = entry
             .measured
-            .again(replica, &mut self.bytes, &self.config.quota);
+            .again(replica, &mut self.bytes, self.quotas.of(account));
         self.out.extend(measured);
         let told = Told {
             sessions: &mut self.sessions,
@@ -349,6 +373,7 @@ impl PartitionOwner {
         confirm: Option<Confirm>,
     ) -> Option<Reply> {
         let entry = self.accounts.get_mut(&account);
+        let commit = entry.as_ref().and_then(|entry| entry.newest);
         let (kept, replica) = match entry.map(|entry| (&mut entry.held, &entry.phase)) {
             Some((kept, Phase::Running(replica))) => (kept, replica),
             _ if confirm.is_some() => return Some(Reply::Failed(Failure::Temporary)),
@@ -382,6 +407,7 @@ impl PartitionOwner {
             reply,
             others: confirm.map_or(Others::Enough, |of| Others::Awaited(of.number)),
             put,
+            commit,
         });
         None
     }

@@ -151,7 +151,7 @@ impl PartitionOwner {
             }
             let measured = entry
                 .measured
-                .again(replica, &mut self.bytes, &self.config.quota);
+                .again(replica, &mut self.bytes, self.quotas.of(account));
             self.out.extend(measured);
             let mut commit = None;
             if sealed.is_some() || !mutations.is_empty() {
@@ -322,6 +322,7 @@ impl PartitionOwner {
             }
         } else {
             own.failed = true;
+            own.first_failed.get_or_insert(ticket);
             own.late.append(&mut own.claiming);
             own.gate.failed(ticket, &mut self.out);
         }
@@ -392,8 +393,8 @@ impl PartitionOwner {
 
     /// After a failed commit: forgets the partition and its accounts; whoever comes next has them read again. Sessions keep watching.
     pub(super) fn reset(&mut self, now: Now, partition: PartitionId) {
-        let late = match self.partitions.get_mut(&partition) {
-            Some(Partition::Running(own)) => std::mem::take(&mut own.late),
+        let (late, failed) = match self.partitions.get_mut(&partition) {
+            Some(Partition::Running(own)) => (std::mem::take(&mut own.late), own.first_failed),
             _ => Default::default(),
         };
         if self.config.peers.is_empty() {
@@ -416,13 +417,19 @@ impl PartitionOwner {
             entry.newest = None;
             entry.wait_until = None;
             for held in std::mem::take(&mut entry.held) {
-                self.out.push_back(held.refused(Failure::Storage));
+                match held.outlives(failed.unwrap_or_default()) {
+                    Ok(held) => entry.held.push(held),
+                    Err(held) => self.out.push_back(held.refused(Failure::Storage)),
+                }
+            }
+            if !entry.held.is_empty() {
+                self.holding.insert(account);
             }
             let purging = matches!(entry.phase, Phase::Purging);
             entry.phase = Phase::Absent;
             if purging {
                 self.purge_later(now, account);
-            } else if !entry.waiting.is_empty() {
+            } else if !entry.waiting.is_empty() || !entry.held.is_empty() {
                 self.load(account);
             } else if entry.watchers.is_empty() {
                 self.accounts.remove(&account);

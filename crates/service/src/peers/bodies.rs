@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use whimbrel_crdt::{Batch, Incarnation};
+use whimbrel_crdt::{Batch, Incarnation, mutants::broken};
 use whimbrel_mailbox::BlobName;
 pub use whimbrel_replication::blobs::{Config, FEATURE_CONFIRM, FEATURE_PUSH, ReadId};
 use whimbrel_replication::{
@@ -26,6 +26,9 @@ const PRIORITY: u8 = 0;
 
 /// Peers that are silent, or lack a body, are looked at again after so long.
 const QUIET_MICROS: u64 = 1_000_000;
+
+/// Bodies on their way to this node of which it is known who else is to be given them: some hundred bytes each. Who is forgotten asks.
+const LATER_MAX: usize = 4096;
 
 /// What the driver has to do, in this order.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,6 +66,8 @@ pub struct Bodies {
     asks: BTreeMap<Incarnation, VecDeque<Frame>>,
     /// Uploads that are to be finished, and are not yet: what is wanted meanwhile is on its way.
     finishing: BTreeSet<BlobName>,
+    /// Nodes that are to be given a body when it is here: of batches that were passed on while it was still coming, and of questions.
+    later: BTreeMap<BlobName, BTreeSet<Incarnation>>,
     /// Not called before this time: what has waited for long may have nobody to be asked of.
     quiet_until: u64,
     out: VecDeque<BodyOutput>,
@@ -104,6 +109,7 @@ impl Bodies {
             serves: Serves::new(config),
             asks: BTreeMap::new(),
             finishing: BTreeSet::new(),
+            later: BTreeMap::new(),
             quiet_until: 0,
             out: VecDeque::new(),
         }
@@ -132,9 +138,27 @@ impl Bodies {
     /// A batch that names these was sent to the node.
     pub fn push(&mut self, peer: Incarnation, names: &[BlobName]) {
         for name in names {
-            self.serves.push(peer, on_wire(name));
+            if !self.is_given_later(peer, name) {
+                self.serves.push(peer, on_wire(name));
+            }
         }
         self.settle();
+    }
+
+    /// Whether the body is on its way to this node: the other one is given it when it is here. Without that it would look for the body elsewhere, find it
+    /// nowhere, and
+    /// wait.
+    fn is_given_later(&mut self, peer: Incarnation, name: &BlobName) -> bool {
+        let comes = self.finishing.contains(name) || self.fetches.is_coming(&on_wire(name));
+        if !comes || broken("bodies-are-not-given-later") {
+            return false;
+        }
+        if self.later.len() >= LATER_MAX && !self.later.contains_key(name) {
+            // The oldest upload, as a rule.
+            self.later.pop_first();
+        }
+        self.later.entry(*name).or_default().insert(peer);
+        true
     }
 
     /// There is a stream to a node; the features that both have ([`FEATURE_PUSH`]).
@@ -157,7 +181,12 @@ impl Bodies {
     /// A frame of no partition came.
     pub fn received(&mut self, now: Now, peer: Incarnation, frame: Frame) {
         match frame {
-            Frame::BlobWant(want) => self.serves.want(peer, want),
+            Frame::BlobWant(want) => {
+                if want.bytes > 0 {
+                    self.is_given_later(peer, &off_wire(&want.name));
+                }
+                self.serves.want(peer, want);
+            }
             Frame::BlobHave(have) if !have.here => {
                 self.fetches.lacks(clocks(now), peer, have.name);
             }
@@ -179,6 +208,10 @@ impl Bodies {
     pub fn finished(&mut self, name: &BlobName) {
         self.finishing.remove(name);
         self.fetches.finished(&on_wire(name));
+        for peer in self.later.remove(name).unwrap_or_default() {
+            self.serves.push(peer, on_wire(name));
+        }
+        self.settle();
     }
 
     /// What was read of a body: `None` if it is not here; `end` if these are its last bytes.
@@ -260,12 +293,89 @@ impl Bodies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use whimbrel_replication::wire::{BlobChunk, BlobDone};
+    use whimbrel_replication::wire::{BlobChunk, BlobDone, BlobPush};
 
     const NOW: Now = Now {
         wall_micros: 0,
         mono_micros: 0,
     };
+
+    /// A batch is passed on before its body is here.
+    #[test]
+    fn a_body_that_comes_is_given_on() {
+        let [from, to] = [2, 3].map(|id| Incarnation::new(id).unwrap());
+        let data = Bytes::from_static(b"body");
+        let blob = BlobName {
+            hash: *blake3::hash(&data).as_bytes(),
+            upload: [3; 16],
+        };
+        let name = on_wire(&blob);
+        let mut bodies = Bodies::new(Config::default());
+        for peer in [from, to] {
+            bodies.linked(NOW, peer, FEATURE_PUSH);
+        }
+        assert!(bodies.coming(NOW, &blob));
+        bodies.push(to, &[blob]);
+        assert_eq!(bodies.poll(), None, "it is not read before it is here");
+        let push = Frame::BlobPush(BlobPush {
+            name,
+            data: Some(data.clone()),
+        });
+        bodies.received(NOW, from, push.clone());
+        assert_eq!(bodies.poll(), Some(BodyOutput::Write(blob, data.clone())));
+        assert_eq!(bodies.poll(), Some(BodyOutput::Finish(blob)));
+        bodies.finished(&blob);
+        let Some(BodyOutput::Read { id, .. }) = bodies.poll() else {
+            panic!("it is read");
+        };
+        bodies.read(id, Some(data), true);
+        assert_eq!(bodies.transmit(to), Some(push));
+        assert_eq!(bodies.transmit(from), None);
+    }
+
+    /// It asked too soon, found it nowhere, and waits.
+    #[test]
+    fn who_asked_for_a_body_that_comes_is_told() {
+        let [from, to] = [2, 3].map(|id| Incarnation::new(id).unwrap());
+        let blob = BlobName {
+            hash: [4; 32],
+            upload: [3; 16],
+        };
+        let name = on_wire(&blob);
+        let (mut between, mut end) = (
+            Bodies::new(Config::default()),
+            Bodies::new(Config::default()),
+        );
+        between.linked(NOW, from, FEATURE_PUSH);
+        between.linked(NOW, to, FEATURE_PUSH);
+        end.linked(NOW, from, FEATURE_PUSH);
+        assert!(between.want(NOW, &blob));
+        assert!(end.want(NOW, &blob));
+        let asked = end.transmit(from).unwrap();
+        between.received(NOW, to, asked);
+        let read = |bodies: &mut Bodies| loop {
+            match bodies.poll() {
+                Some(BodyOutput::Read { id, .. }) => return id,
+                Some(_) => {}
+                None => panic!("it is read"),
+            }
+        };
+        let id = read(&mut between);
+        between.read(id, None, false);
+        let lacks = between.transmit(to).unwrap();
+        assert!(matches!(&lacks, Frame::BlobHave(have) if !have.here));
+        end.received(NOW, from, lacks);
+        let polled = |bodies: &mut Bodies| std::iter::from_fn(|| bodies.poll()).collect::<Vec<_>>();
+        assert!(polled(&mut end).contains(&BodyOutput::Nowhere(blob)));
+        // It is large: its bytes are asked for.
+        between.finished(&blob);
+        let id = read(&mut between);
+        between.read(id, Some(Bytes::from_static(b"first bytes")), false);
+        let push = between.transmit(to).unwrap();
+        assert_eq!(push, Frame::BlobPush(BlobPush { name, data: None }));
+        end.received(NOW, from, push);
+        assert_eq!(polled(&mut end), [BodyOutput::Again(blob)]);
+    }
 
     /// The disk was full when an upload was to be finished, and the body was wanted again: fetched twice it could never be finished.
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use whimbrel_crdt::Incarnation;
-use whimbrel_replication::readers;
+use whimbrel_replication::{readers, wire::Reading};
 
 use super::Frame;
 
@@ -38,7 +38,7 @@ pub(crate) fn keep_early(
     });
     let is_state = matches!(
         frame,
-        Frame::Hello(_) | Frame::Ack(_) | Frame::Announced(_) | Frame::Readers(_)
+        Frame::Hello(_) | Frame::Ack(_) | Frame::Announced(_) | Frame::Readers(_) | Frame::Links(_)
     );
     let of_peer = || frames.iter().filter(|(from, _)| *from == peer).count();
     if newest || is_state || of_peer() < KEPT_MAX {
@@ -57,21 +57,36 @@ fn replaces(frame: &mut Frame, kept: &mut Frame) -> bool {
         // Tells of changes only, unless it begins anew.
         (Frame::Readers(new), Frame::Readers(old)) => {
             if new.anew != Some(true) {
-                let told: BTreeSet<_> = new.accounts.iter().map(|of| of.account).collect();
-                old.accounts.retain(|of| !told.contains(&of.account));
-                let room = readers::Config::default().accounts_max;
-                old.accounts.truncate(room.saturating_sub(told.len()));
-                new.accounts.append(&mut old.accounts);
+                with_older(&mut new.accounts, &mut old.accounts);
                 new.anew = old.anew;
                 new.upto = new.upto.max(old.upto);
             }
             true
         }
+        (Frame::ReadersOf(new), Frame::ReadersOf(old)) if new.member == old.member => {
+            if new.anew != Some(true) && new.ends != Some(true) && old.ends != Some(true) {
+                with_older(&mut new.accounts, &mut old.accounts);
+                new.anew = old.anew;
+                new.upto = new.upto.max(old.upto);
+            }
+            true
+        }
+        // All of them, each time.
+        (Frame::Links(_), Frame::Links(_)) => true,
         // Asked, or hinted at, again and again until there is an answer.
         (Frame::StateTake(_), Frame::StateTake(_)) => true,
         (Frame::StateBegin(new), Frame::StateBegin(old)) => new.state == old.state,
         _ => false,
     }
+}
+
+/// Tells, too, what was told before of other accounts.
+fn with_older(new: &mut Vec<Reading>, old: &mut Vec<Reading>) {
+    let told: BTreeSet<_> = new.iter().map(|of| of.account).collect();
+    old.retain(|of| !told.contains(&of.account));
+    let room = readers::Config::default().accounts_max;
+    old.truncate(room.saturating_sub(told.len()));
+    new.append(old);
 }
 
 #[cfg(test)]

@@ -197,6 +197,11 @@ impl Shipping {
         self.machine.handle(clocks(now), Input::Members(members));
     }
 
+    /// Between these nodes batches are passed on at once.
+    pub(crate) fn pass_on(&mut self, now: Now, passes: BTreeSet<(Incarnation, Incarnation)>) {
+        self.machine.handle(clocks(now), Input::Passes(passes));
+    }
+
     /// These logs end there.
     pub(crate) fn closed(&mut self, now: Now, closed: &Ends) {
         let closed = ends_in(closed, self.machine.id());

@@ -12,7 +12,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
-use whimbrel_crdt::PartitionId;
+use whimbrel_crdt::{PartitionId, mutants::broken};
 use whimbrel_mailbox::EntryId;
 use whimbrel_replication::members::ends_in;
 use whimbrel_storage::Room;
@@ -89,7 +89,7 @@ impl QueueOwner {
                 ),
             };
             let waited = away.max(since(other.since) / OLD_TIMES);
-            if room > 0 && waited >= after * (before + 1) {
+            if room > 0 && waited >= after * (before + 1) && !broken("nobody-takes-over") {
                 due.push(*id);
                 room -= 1;
             }

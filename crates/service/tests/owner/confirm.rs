@@ -445,7 +445,10 @@ fn the_body_of_an_import_is_waited_for() {
         let mut pair = pair();
         pair.late = true;
         let entry = EntryId([3; 16]);
-        let request = ask(&mut pair, importing(entry, import_upload(entry, ANNE)));
+        let request = ask(
+            &mut pair,
+            importing(entry, import_upload(entry, ANNE, &[9; 32])),
+        );
         pair.settle();
         assert!(pair.answer(0, request).is_none(), "its body is not there");
         if comes {
@@ -491,9 +494,9 @@ fn a_body_counts_when_it_is_durable() {
     }
 }
 
-/// It is not known any more whether it is confirmed.
+/// It is not known any more whether it is confirmed: it is taken back, on a disk that is still full, and the client is told so then.
 #[test]
-fn a_commit_that_fails_refuses_what_waits() {
+fn a_commit_that_fails_takes_back_what_waits() {
     let mut pair = pair();
     let request = append(&mut pair, "a");
     pair.nodes[0].full = true;
@@ -502,9 +505,13 @@ fn a_commit_that_fails_refuses_what_waits() {
         matches!(reply, Reply::Failed(Failure::Storage)),
         "{reply:?}"
     );
-    is_refused(pair.answer(0, request), Failure::Storage);
+    assert!(pair.answer(0, request).is_none(), "it is there");
+    pair.pass(0, 2);
+    is_refused(pair.answer(0, request), Failure::NotConfirmed);
+    assert!(pair.uids(0, "a").is_empty());
     pair.nodes[0].full = false;
     pair.settle();
+    assert!(pair.uids(1, "a").is_empty());
     assert!(pair.answer(0, request).is_none(), "there is one answer");
     let request = append(&mut pair, "a");
     pair.travel();
@@ -512,6 +519,31 @@ fn a_commit_that_fails_refuses_what_waits() {
         pair.answer(0, request),
         Some(Reply::Appended { .. })
     ));
+}
+
+/// What waits only for its UID is durable, and stays: so it is not refused.
+#[test]
+fn a_commit_that_fails_refuses_nothing_that_is_there() {
+    let mut pair = pair();
+    let _ = pair.uids(1, "a");
+    pair.settle();
+    let request = pair.ask(0, ANNE, appending("a", 1), 0);
+    assert!(pair.answer(0, request).is_none(), "node 1 was not heard");
+    pair.nodes[0].full = true;
+    let reply = pair.append_for(0, ANNE, "b", 1);
+    assert!(
+        matches!(reply, Reply::Failed(Failure::Storage)),
+        "{reply:?}"
+    );
+    assert!(pair.answer(0, request).is_none(), "it is there");
+    pair.nodes[0].full = false;
+    pair.pass(0, 2);
+    pair.settle();
+    let reply = pair.answer(0, request);
+    let Some(Reply::Appended { uids, .. }) = reply else {
+        panic!("{reply:?}");
+    };
+    assert_eq!((pair.uids(0, "a"), pair.uids(1, "a")), (uids.clone(), uids));
 }
 
 #[test]

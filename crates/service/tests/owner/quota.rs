@@ -1,12 +1,14 @@
 //! What an account may hold, and what is refused beyond.
 
+use whimbrel_directory::OwnQuota;
 use whimbrel_mailbox::KEYWORDS_OF_ACCOUNT_MAX;
 use whimbrel_service::{
     api::{Failure, Flag, FlagChange, Flags, Keyword, MailboxCall, Quota, Reply, SessionId, Usage},
+    machine::{Input, RequestId},
     owner::Config,
 };
 
-use super::world::{World, name};
+use super::world::{ANNE, World, name};
 
 fn world(quota: Quota) -> World {
     World::with(Config {
@@ -66,6 +68,36 @@ fn messages() {
     assert_eq!(usage(&mut world).1, 4);
     world.fill("INBOX", 6);
     assert_eq!(usage(&mut world).1, 10);
+}
+
+/// The directory gives an account limits of its own, and takes them back.
+#[test]
+fn of_one_account() {
+    let mut world = world(Quota {
+        messages_max: Some(2),
+        ..Quota::default()
+    });
+    let append =
+        |world: &mut World, count| is_refused(&world.append("INBOX", count, 1, &Flags::none()));
+    let set = |world: &mut World, messages, bytes| {
+        let quota = OwnQuota {
+            messages,
+            bytes,
+            ..OwnQuota::default()
+        };
+        let _ = world.input(Input::Quota(ANNE, quota), RequestId(0));
+    };
+    assert!(append(&mut world, 3));
+    set(&mut world, Some(3), None);
+    assert!(!append(&mut world, 3));
+    set(&mut world, Some(u64::MAX), Some(4));
+    assert_eq!(
+        [append(&mut world, 1), append(&mut world, 1)],
+        [false, true]
+    );
+    set(&mut world, None, None);
+    assert!(append(&mut world, 1));
+    assert_eq!(usage(&mut world).1, 4);
 }
 
 /// The test's messages have one byte each.

@@ -245,6 +245,11 @@ impl Kept {
         !self.refused.is_empty()
     }
 
+    /// The body of the last message whose sender was told that too few nodes have it.
+    pub(super) fn last_refused(&self) -> Option<u32> {
+        self.refused.last().copied()
+    }
+
     /// How many messages were acknowledged, and flags that were set.
     pub(super) fn count(&self) -> usize {
         let acknowledged = self.bodies.values().filter(|of| **of);

@@ -21,7 +21,7 @@ use crate::{client, world::Breach};
 /// For so long is written.
 const WRITING_MICROS: u64 = 30 * SECOND;
 
-/// One region is cut off from this time on, for so long.
+/// The network is broken from this time on, for so long.
 const CUT: (u64, u64) = (10 * SECOND, 10 * SECOND);
 
 /// So often each region is looked at.
@@ -39,14 +39,59 @@ pub struct Setting {
     pub per_second: u64,
     /// One way between two regions, at most; at least a quarter.
     pub latency_micros: u64,
-    /// Whether one region is cut off for a third of the time.
-    pub cut: bool,
+    /// What is broken for a third of the time.
+    pub broken: Shape,
+}
+
+/// What is broken in a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Nothing.
+    Whole,
+    /// One region is cut off.
+    Region,
+    /// The link between two regions.
+    Link,
+    /// The same, in one direction.
+    OneWay,
+    /// Two regions on each side.
+    Halves,
+    /// Of four regions each reaches two others.
+    Ring,
+    /// Of four regions those at the ends reach one other, those between them two.
+    Chain,
+}
+
+impl Shape {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "nothing",
+            Self::Region => "one region, 10 s of 30",
+            Self::Link => "one link, 10 s of 30",
+            Self::OneWay => "one way of a link, 10 s of 30",
+            Self::Halves => "two and two, 10 s of 30",
+            Self::Ring => "links across a ring, 10 s of 30",
+            Self::Chain => "all but a chain, 10 s of 30",
+        }
+    }
+
+    /// Links that are down.
+    fn links(self, regions: usize) -> Vec<(usize, usize)> {
+        match self {
+            Self::Whole => Vec::new(),
+            Self::Region => (1..regions).map(|other| (0, other)).collect(),
+            Self::Link | Self::OneWay => vec![(0, 1)],
+            Self::Halves => vec![(0, 2), (0, 3), (1, 2), (1, 3)],
+            Self::Ring => vec![(0, 2), (1, 3)],
+            Self::Chain => vec![(0, 2), (0, 3), (1, 3)],
+        }
+    }
 }
 
 impl Setting {
     /// Whether each is heard before it is waited for long enough.
     fn hears_in_time(&self) -> bool {
-        !self.cut && 2 * self.latency_micros < 2 * SECOND
+        self.broken == Shape::Whole && 2 * self.latency_micros < 2 * SECOND
     }
 }
 
@@ -74,7 +119,7 @@ impl Outcome {
 /// # Errors
 /// The first breach.
 pub fn table() -> Result<String, Breach> {
-    let mut table = "| regions | messages/s in each | cut off | messages | claims made again | claims a message | APPEND answered after, median | at most |\n|---|---|---|---|---|---|---|---|\n".to_owned();
+    let mut table = "| regions | messages/s in each | broken | messages | claims made again | claims a message | APPEND answered after, median | at most |\n|---|---|---|---|---|---|---|---|\n".to_owned();
     for setting in settings() {
         let outcome = run(&setting, 1)?;
         let claims = outcome.claims_percent();
@@ -83,7 +128,7 @@ pub fn table() -> Result<String, Breach> {
             "| {} | {} | {} | {} | {} | {}.{:02} | {} ms | {} ms |\n",
             setting.regions,
             setting.per_second,
-            if setting.cut { "10 s of 30" } else { "never" },
+            setting.broken.name(),
             outcome.messages,
             outcome.again,
             claims / 100,
@@ -98,18 +143,31 @@ pub fn table() -> Result<String, Breach> {
 fn settings() -> Vec<Setting> {
     let mut all = Vec::new();
     for regions in [2, 3] {
-        for cut in [false, true] {
+        for broken in [Shape::Whole, Shape::Region] {
             for per_second in [1, 5, 10, 20] {
-                all.push(Setting {
-                    regions,
-                    per_second,
-                    latency_micros: 120 * MS,
-                    cut,
-                });
+                all.push((regions, per_second, broken));
             }
         }
     }
-    all
+    for (regions, broken) in [
+        (3, Shape::Link),
+        (3, Shape::OneWay),
+        (4, Shape::Link),
+        (4, Shape::Ring),
+        (4, Shape::Chain),
+        (4, Shape::Halves),
+    ] {
+        for per_second in [1, 5] {
+            all.push((regions, per_second, broken));
+        }
+    }
+    let setting = |(regions, per_second, broken)| Setting {
+        regions,
+        per_second,
+        latency_micros: 120 * MS,
+        broken,
+    };
+    all.into_iter().map(setting).collect()
 }
 
 /// Runs one setting.
@@ -167,7 +225,7 @@ struct Bench {
 enum Due {
     Append(usize),
     Look(usize),
-    Cut,
+    Break,
 }
 
 impl Bench {
@@ -200,8 +258,8 @@ impl Bench {
                 (begin..begin + WRITING_MICROS).step_by(usize::try_from(LOOK_MICROS).unwrap_or(1));
             looks.for_each(|time| put(time, Due::Look(node)));
         }
-        if self.setting.cut {
-            put(begin + CUT.0, Due::Cut);
+        if self.setting.broken != Shape::Whole {
+            put(begin + CUT.0, Due::Break);
         }
         let mut messages = 0;
         while let Some(((time, _), what)) = due.pop_first() {
@@ -212,13 +270,16 @@ impl Bench {
                     self.append(node, sessions[node])?;
                 }
                 Due::Look(node) => self.look(node, sessions[node]),
-                Due::Cut => {
-                    for other in 1..nodes {
+                Due::Break => {
+                    for (one, other) in self.setting.broken.links(nodes) {
                         let silence = self.world.rng.below(3 * SECOND);
-                        let until = self.world.now + CUT.1;
-                        self.world
-                            .network
-                            .cut(self.world.now, 0, other, until, silence);
+                        let (now, until) = (self.world.now, self.world.now + CUT.1);
+                        let network = &mut self.world.network;
+                        if self.setting.broken == Shape::OneWay {
+                            network.lose(now, one, other, until, 3 * SECOND);
+                        } else {
+                            network.cut(now, one, other, until, silence);
+                        }
                     }
                 }
             }

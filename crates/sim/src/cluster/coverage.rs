@@ -23,7 +23,7 @@ pub fn overlooks(coverage: &BTreeMap<&'static str, u64>) -> bool {
 }
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 146] = [
+pub const COVERAGE: [&str; 150] = [
     "cluster: looked at a guest",
     "cluster: APPEND",
     "cluster: APPEND of several",
@@ -52,6 +52,7 @@ pub const COVERAGE: [&str; 146] = [
     "cluster: a guest is used",
     "cluster: a living node is removed",
     "cluster: a node comes back to a partition",
+    "cluster: a node gives up its earlier lives",
     "cluster: a node has left a partition",
     "cluster: a node is let in",
     "cluster: a node is stopped",
@@ -85,12 +86,14 @@ pub const COVERAGE: [&str; 146] = [
     "cluster: disk hangs",
     "cluster: disk lost",
     "cluster: disk lost under load",
+    "cluster: disks go one after the other",
     "cluster: done on one node",
     "cluster: expunged and gone",
     "cluster: failed sync",
     "cluster: flags cleared",
     "cluster: flap",
     "cluster: frame of a stream that has ended",
+    "cluster: free slots are given on",
     "cluster: full disk",
     "cluster: import",
     "cluster: import again",
@@ -170,6 +173,7 @@ pub const COVERAGE: [&str; 146] = [
     "door: relayed",
     "lost: acknowledged in the last moment",
     "lost: given up",
+    "lost: told to come back, and taken over",
 ];
 
 /// What may happen, and is too rare for so many seeds to show it: each takes two or three of the others, one on top of the other.

@@ -1,6 +1,7 @@
 //! Disks that are lost while all else goes on, and older ones that are put back.
 //!
-//! Once in the clusters that draw it a node, or two at once where clients wait for two others, comes back with another disk than it died with: an empty one, or a copy
+//! In the clusters that draw it a node, or two at once where clients wait for two others, comes back with another disk than it died with: an empty one, or a
+//! copy
 //! that was made of its own earlier. With an older one it does as `server::cluster::settle` does: it asks whom it reaches what they remember, and goes on under
 //! a new incarnation, for which a member gives it a slot. A copy of a directory is noticed without peers; one made below the file system is, if no peer
 //! knows better, renewed by whoever put it back (`whimbrel node renew`, `docs/decisions/0011`). So the node never goes on as who it was.
@@ -37,11 +38,11 @@ use whimbrel_testkit::Rng;
 pub enum Disks {
     /// Always its own.
     Own,
-    /// Once with an older copy of it.
+    /// With an older copy of it, up to three times one after the other.
     Older,
-    /// Once with an empty one.
+    /// With an empty one, likewise.
     Lost,
-    /// As [`Disks::Lost`], two nodes at once.
+    /// With empty ones, two nodes at once.
     TwoLost,
 }
 
@@ -82,6 +83,9 @@ pub(super) struct Losses {
     lost_at: u64,
     /// Whether those that are gone for good are removed.
     removes: bool,
+    /// Which loss this is, and how many there are.
+    loss: u64,
+    losses: u64,
     copy: Option<(usize, DiskCopy)>,
     pub(super) acks: Vec<Ack>,
     /// Where the bodies of messages lie: what is imported again was uploaded again.
@@ -101,7 +105,10 @@ impl Losses {
         let lost_at = rng.between(plan.calls / 4, plan.calls * 3 / 4);
         Losses {
             copied_at: rng.between(plan.calls / 10, lost_at),
-            removes: rng.one_in(2),
+            // Where slots are few those of the lost ones are wanted again.
+            removes: rng.one_in(2) || plan.slots_left.is_some(),
+            loss: 1,
+            losses: plan.losses(),
             rng,
             lost_at,
             copy: None,
@@ -157,7 +164,19 @@ impl Plan {
             2 | 3 => Disks::Lost,
             _ => Disks::Own,
         };
+        let is_series = self.losses() > 1;
+        if is_series && Rng::new(self.seed ^ 0x0510_7501_5fe3).one_in(2) {
+            self.slots_left = Some(3);
+        }
         self
+    }
+
+    /// How often a disk goes.
+    fn losses(&self) -> u64 {
+        match self.disks {
+            Disks::Older | Disks::Lost => Rng::new(self.seed ^ 0x05e2_1e5d_15c5).between(1, 3),
+            Disks::Own | Disks::TwoLost => 1,
+        }
     }
 }
 
@@ -245,6 +264,22 @@ impl World {
         if self.losses.is_over {
             return;
         }
+        if self.losses.lost_at == 0 {
+            // One after the other: the one before has come back, and has all.
+            let is_back = self.losses.pending.is_empty();
+            if !is_back
+                || self
+                    .there()
+                    .into_iter()
+                    .any(|index| !self.members[index].is_up() || self.is_young(index))
+            {
+                return;
+            }
+            self.losses.loss += 1;
+            self.losses.copied_at = call + self.losses.rng.below(5);
+            self.losses.lost_at = self.losses.copied_at + self.losses.rng.between(5, 25);
+            self.note("cluster: disks go one after the other");
+        }
         if self.plan.disks == Disks::Older && self.losses.copy.is_none() {
             if call < self.losses.copied_at {
                 return;
@@ -301,7 +336,7 @@ impl World {
 
     /// Under which incarnation a node comes back with another disk.
     fn id_after(&self, index: usize) -> Incarnation {
-        Incarnation::from_hash(self.plan.seed << 8 | 0x90 | index as u64)
+        Incarnation::from_hash(self.plan.seed << 8 | self.losses.loss << 4 | 0x80 | index as u64)
     }
 
     fn lose_disks(&mut self, victims: &BTreeSet<usize>) {
@@ -314,8 +349,7 @@ impl World {
         if let Some((_, copy)) = &self.losses.copy {
             left.push(durable(copy));
         }
-        let most = |of: usize, partition| {
-            let id = self.members[of].id;
+        let most = |id: Incarnation, partition| {
             let ends = left.iter().map(|disk| ends(disk, id));
             let ends = ends.filter_map(|ends| ends.get(&partition).map(|(last, _)| *last));
             ends.max().unwrap_or(0)
@@ -325,7 +359,7 @@ impl World {
             let own = own
                 .get(&PartitionId::DIRECTORY)
                 .map_or(0, |(last, _)| *last);
-            own > most(*of, PartitionId::DIRECTORY)
+            own > most(self.members[*of].id, PartitionId::DIRECTORY)
         };
         if victims.iter().any(is_alone) {
             return;
@@ -337,7 +371,7 @@ impl World {
             Acked::Imported(_) if victims.len() > 1 => true,
             _ if !victims.contains(&ack.node) => false,
             Acked::Body(body) | Acked::Imported(body) if !has_body(body) => true,
-            _ => ack.number > most(ack.node, keys::partition_of(ack.account)),
+            _ => ack.number > most(ack.by, keys::partition_of(ack.account)),
         };
         let gone: Vec<usize> = (0..self.losses.acks.len())
             .filter(|index| is_gone(&self.losses.acks[*index]))
@@ -347,14 +381,22 @@ impl World {
             !gone.is_empty(),
             "cluster: what a lost disk alone had is gone",
         );
-        self.losses.acks.clear();
-        self.losses.is_over = true;
+        if self.losses.loss == self.losses.losses {
+            self.losses.acks.clear();
+            self.losses.is_over = true;
+        } else {
+            let mut index = 0..;
+            self.losses
+                .acks
+                .retain(|_| !index.next().is_some_and(|index| gone.contains(&index)));
+        }
         for index in victims {
             self.note(match self.plan.disks {
                 Disks::Older => "cluster: older disk put back",
                 Disks::TwoLost => "cluster: two disks lost at once",
                 Disks::Lost | Disks::Own => "cluster: disk lost under load",
             });
+            self.losses.lost_at = 0;
             self.say(|| format!("the disk of {index} is gone, with {} answers", gone.len()));
             let copy = self.losses.copy.take().map(|(_, copy)| copy);
             self.losses.pending.insert(*index, copy.unwrap_or_default());

@@ -42,8 +42,10 @@ impl World {
         self.begin()?;
         // The account is known everywhere.
         self.run_until(2 * SECOND)?;
-        if self.rng.one_in(3) {
-            self.give_up()?;
+        match self.rng.below(9) {
+            0..3 => self.give_up()?,
+            3 => self.is_not_confirmed()?,
+            _ => {}
         }
         for _ in 0..self.rng.between(0, 20) {
             let node = self.any_member();
@@ -108,6 +110,25 @@ impl World {
         }
         for index in self.there() {
             self.nothing_refused(index)?;
+        }
+        Ok(())
+    }
+
+    /// A node takes mail and hears nothing any more, while what it sends arrives for a while: others have what it cannot confirm, its sender is told to come
+    /// back,
+    /// and others take over before they hear of that (`docs/replication.md`, "A refusal is not always the end of a message").
+    fn is_not_confirmed(&mut self) -> Result<(), String> {
+        let node = self.any_member();
+        let until = self.now + 120 * SECOND;
+        for other in (0..self.members.len()).filter(|other| *other != node) {
+            self.network.lose(self.now, other, node, until, 3 * SECOND);
+        }
+        self.mail(node);
+        self.run_until(until)?;
+        let body = self.kept.last_refused();
+        let shown = self.all_shown(self.accounts[0])?;
+        if body.is_some_and(|body| shown.iter().any(|(_, of)| *of == body)) {
+            self.note("lost: told to come back, and taken over");
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::{
-    members::Ends,
+    members::{Ends, Slots},
     roster::{Heard, Holdings, Roster},
     wire::Frame,
 };
@@ -23,9 +23,11 @@ pub(super) const LOOK_MICROS: u64 = 500 * MS;
 /// Nodes in one world, those that were removed among them.
 const NODES_MAX: usize = 8;
 
-/// The members of a world that begins, all let in by the first.
-pub(super) fn founded(ids: &[Incarnation]) -> Roster {
-    let mut roster = Roster::found(ids[0], "0", 1, !0b11);
+/// The members of a world that begins, all let in by the first. So many slots are free beside theirs; if there is no such number, all.
+pub(super) fn founded(ids: &[Incarnation], slots_left: Option<u32>) -> Roster {
+    let taken = 1 + ids.len() as u32;
+    let all = slots_left.map_or(Slots::MAX, |left| (1 << (taken + left)) - 1);
+    let mut roster = Roster::found(ids[0], "0", 1, all & !0b11);
     for (number, id) in ids.iter().enumerate().skip(1) {
         let sponsored = roster.sponsor(ids[0], *id, &number.to_string());
         sponsored.expect("there are 64 slots");
@@ -289,7 +291,48 @@ impl World {
             }
         }
         self.network.look_at(self.now + LOOK_MICROS, at);
+        self.share_out(at)
+    }
+
+    /// A node gives free slots to those with which it is linked, as `server::cluster::slots` does.
+    pub(super) fn share_out(&mut self, at: usize) -> Result<(), String> {
+        let member = &mut self.members[at];
+        let linked = member.linked.values().copied().collect();
+        let given = member.roster.share_out(member.id, &linked);
+        if given.map_err(|error| error.to_string())? {
+            self.note("cluster: free slots are given on");
+            self.changed(at)?;
+        }
         Ok(())
+    }
+
+    /// The node removes its earlier lives when it has all and is linked with all others, as `server::cluster::slots` does: nobody lives as one of them.
+    fn give_up_lives(&mut self, at: usize) -> Result<(), String> {
+        let lives = self.earlier_lives(at);
+        let member = &self.members[at];
+        let others = member.roster.slots().into_keys();
+        let mut others = others.filter(|id| *id != member.id && !lives.contains(id));
+        let linked: BTreeSet<Incarnation> = member.linked.values().copied().collect();
+        let is_whole = member.is_up() && !self.is_young(at);
+        if lives.is_empty() || !is_whole || !others.all(|id| linked.contains(&id)) {
+            return Ok(());
+        }
+        let me = self.members[at].id;
+        for life in lives {
+            let removed = self.members[at].roster.remove(me, life, self.now);
+            removed.map_err(|error| error.to_string())?;
+        }
+        self.note("cluster: a node gives up its earlier lives");
+        self.changed(at)
+    }
+
+    fn earlier_lives(&self, at: usize) -> Vec<Incarnation> {
+        let member = &self.members[at];
+        let is_life = |id: &Incarnation| {
+            let of = member.roster.members().get(*id);
+            *id != member.id && of.is_some_and(|of| of.name == at.to_string())
+        };
+        member.roster.slots().into_keys().filter(is_life).collect()
     }
 
     /// One node is shown what another knows; whether that is a member.
@@ -339,13 +382,15 @@ impl World {
 
     /// Looks what is held of removed members' logs, says it, and tells the machines of those that are closed and here as a whole.
     pub(super) fn look(&mut self, at: usize) -> Result<(), String> {
+        self.give_up_lives(at)?;
+        let has_lives = !self.earlier_lives(at).is_empty();
         let member = &self.members[at];
         let closing = member.roster.members().closing();
         let mut of: Vec<Incarnation> = member.roster.former().into_keys().collect();
         // On what is closed may rest what is being closed.
         of.retain(|id| !closing.is_empty() || !member.whole.contains_key(id));
         of.extend(&closing);
-        if member.out || of.is_empty() {
+        if member.out || of.is_empty() && !has_lives {
             return Ok(());
         }
         let linked = |id: &Incarnation| {

@@ -393,7 +393,11 @@ impl World {
             self.members[at].node.round_trip(id, micros);
         }
         self.clock_changed(at);
-        self.outcomes(at)
+        self.outcomes(at)?;
+        if up {
+            self.share_out(at)?;
+        }
+        Ok(())
     }
 
     fn connect(&mut self, a: usize, b: usize) -> Result<(), String> {
