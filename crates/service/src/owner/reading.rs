@@ -56,17 +56,16 @@ pub(super) enum Others {
 }
 
 impl Held {
-    /// A commit of the partition has failed, and is the first that did. What is durable stays: the answer is given when the account was read again. What
-    /// others had to
-    /// have is taken back then, since it is not known any more how far they are. Gives back an answer that tells of what never was.
-    pub(super) fn outlives(mut self, failed: Ticket) -> Result<Self, Self> {
+    /// A commit of the partition has failed, and is the first that did. Whether the answer tells of what is durable, and so is given when the account was read again. What
+    /// others had to have is taken back then, since it is not known any more how far they are.
+    pub(super) fn outlives(&mut self, failed: Ticket) -> bool {
         if self.commit.is_some_and(|commit| commit >= failed) || broken("refused-stays") {
-            return Err(self);
+            return false;
         }
         if matches!(self.others, Others::Awaited(_)) {
             self.others = Others::TooFew;
         }
-        Ok(self)
+        true
     }
 
     /// What is told when it will never be known.

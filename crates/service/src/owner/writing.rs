@@ -416,11 +416,9 @@ impl PartitionOwner {
             entry.measured.bytes = 0;
             entry.newest = None;
             entry.wait_until = None;
-            for held in std::mem::take(&mut entry.held) {
-                match held.outlives(failed.unwrap_or_default()) {
-                    Ok(held) => entry.held.push(held),
-                    Err(held) => self.out.push_back(held.refused(Failure::Storage)),
-                }
+            let failed = failed.unwrap_or_default();
+            for held in entry.held.extract_if(.., |held| !held.outlives(failed)) {
+                self.out.push_back(held.refused(Failure::Storage));
             }
             if !entry.held.is_empty() {
                 self.holding.insert(account);
