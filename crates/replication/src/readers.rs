@@ -715,8 +715,9 @@ mod tests {
         readers.durable(4, &[([1; 16], 8), ([9; 16], 9)]);
         readers.linked(at(0), node(2));
         let frames: Vec<Told> = std::iter::from_fn(|| readers.transmit(node(2)))
-            .map(|frame| match frame {
-                Frame::Readers(told) => told,
+            .filter_map(|frame| match frame {
+                Frame::Readers(told) => Some(told),
+                Frame::Links(_) => None,
                 other => panic!("{other:?}"),
             })
             .collect();

@@ -46,7 +46,6 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("answered-before-sync", &["D1/D2"], Cluster(41)),
     ("applied-early", &["causal_delivery"], Regions(2)),
     ("body-held-by-another", &["D1"], Lost(1)),
-    ("bodies-are-not-given-later", &["claims:"], Regions(4)),
     ("body-not-awaited", &["D1"], Regions(3)),
     ("body-said-before-it-came", &["D1/D2"], Cluster(229)),
     ("claim-for-any-placement", &["U3"], Cluster(15)),
@@ -75,7 +74,6 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("first-spelling-stays", &["U3", "stored"], Cluster(4)),
     ("flags-keep-modseq", &["MODSEQ"], Lost(17)),
     ("foreign-not-applied", &["U3"], Regions(0)),
-    ("gifts-are-not-counted", &["slot"], Anywhere),
     ("handed-is-done", &["D1/D2"], Cluster(4)),
     ("heard-not-released", &["answers:"], Regions(1)),
     ("heard-without-number", &["told UID", "claims:"], Regions(0)),
@@ -91,7 +89,6 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("mark-goes-with-name", &["U2"], Cluster(333)),
     ("move-last-arrival-wins", &["U3"], Cluster(16)),
     ("nobody-comes-from-elsewhere", &["overlooks"], Cluster(5)),
-    ("nobody-takes-over", &["D1/D2"], Anywhere),
     ("nobody-waits", &["told UID", "claims:"], Regions(0)),
     (
         "nobody-waits-for-bodies",
@@ -99,7 +96,6 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
         Regions(0),
     ),
     ("nothing-is-cut", &["numbers of the log"], Cluster(2)),
-    ("nothing-passed-on", &["claims:"], Regions(4)),
     ("provisional-delivered", &["told to come back"], Lost(7)),
     ("rest-is-lost", &["U3", "D1", "stored"], Regions(3)),
     (

@@ -1,7 +1,6 @@
 //! Disks that are lost while all else goes on, and older ones that are put back.
 //!
-//! In the clusters that draw it a node, or two at once where clients wait for two others, comes back with another disk than it died with: an empty one, or a
-//! copy
+//! Once in the clusters that draw it a node, or two at once where clients wait for two others, comes back with another disk than it died with: an empty one, or a copy
 //! that was made of its own earlier. With an older one it does as `server::cluster::settle` does: it asks whom it reaches what they remember, and goes on under
 //! a new incarnation, for which a member gives it a slot. A copy of a directory is noticed without peers; one made below the file system is, if no peer
 //! knows better, renewed by whoever put it back (`whimbrel node renew`, `docs/decisions/0011`). So the node never goes on as who it was.
@@ -38,11 +37,11 @@ use whimbrel_testkit::Rng;
 pub enum Disks {
     /// Always its own.
     Own,
-    /// With an older copy of it, up to three times one after the other.
+    /// Once with an older copy of it.
     Older,
-    /// With an empty one, likewise.
+    /// Once with an empty one.
     Lost,
-    /// With empty ones, two nodes at once.
+    /// As [`Disks::Lost`], two nodes at once.
     TwoLost,
 }
 
@@ -108,7 +107,7 @@ impl Losses {
             // Where slots are few those of the lost ones are wanted again.
             removes: rng.one_in(2) || plan.slots_left.is_some(),
             loss: 1,
-            losses: plan.losses(),
+            losses: 1,
             rng,
             lost_at,
             copy: None,
@@ -164,19 +163,7 @@ impl Plan {
             2 | 3 => Disks::Lost,
             _ => Disks::Own,
         };
-        let is_series = self.losses() > 1;
-        if is_series && Rng::new(self.seed ^ 0x0510_7501_5fe3).one_in(2) {
-            self.slots_left = Some(3);
-        }
         self
-    }
-
-    /// How often a disk goes.
-    fn losses(&self) -> u64 {
-        match self.disks {
-            Disks::Older | Disks::Lost => Rng::new(self.seed ^ 0x05e2_1e5d_15c5).between(1, 3),
-            Disks::Own | Disks::TwoLost => 1,
-        }
     }
 }
 

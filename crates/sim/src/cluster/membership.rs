@@ -306,35 +306,6 @@ impl World {
         Ok(())
     }
 
-    /// The node removes its earlier lives when it has all and is linked with all others, as `server::cluster::slots` does: nobody lives as one of them.
-    fn give_up_lives(&mut self, at: usize) -> Result<(), String> {
-        let lives = self.earlier_lives(at);
-        let member = &self.members[at];
-        let others = member.roster.slots().into_keys();
-        let mut others = others.filter(|id| *id != member.id && !lives.contains(id));
-        let linked: BTreeSet<Incarnation> = member.linked.values().copied().collect();
-        let is_whole = member.is_up() && !self.is_young(at);
-        if lives.is_empty() || !is_whole || !others.all(|id| linked.contains(&id)) {
-            return Ok(());
-        }
-        let me = self.members[at].id;
-        for life in lives {
-            let removed = self.members[at].roster.remove(me, life, self.now);
-            removed.map_err(|error| error.to_string())?;
-        }
-        self.note("cluster: a node gives up its earlier lives");
-        self.changed(at)
-    }
-
-    fn earlier_lives(&self, at: usize) -> Vec<Incarnation> {
-        let member = &self.members[at];
-        let is_life = |id: &Incarnation| {
-            let of = member.roster.members().get(*id);
-            *id != member.id && of.is_some_and(|of| of.name == at.to_string())
-        };
-        member.roster.slots().into_keys().filter(is_life).collect()
-    }
-
     /// One node is shown what another knows; whether that is a member.
     pub(super) fn hear(&mut self, at: usize, from: usize, theirs: &Roster) -> Result<bool, String> {
         let id = self.members[from].id;
@@ -382,15 +353,13 @@ impl World {
 
     /// Looks what is held of removed members' logs, says it, and tells the machines of those that are closed and here as a whole.
     pub(super) fn look(&mut self, at: usize) -> Result<(), String> {
-        self.give_up_lives(at)?;
-        let has_lives = !self.earlier_lives(at).is_empty();
         let member = &self.members[at];
         let closing = member.roster.members().closing();
         let mut of: Vec<Incarnation> = member.roster.former().into_keys().collect();
         // On what is closed may rest what is being closed.
         of.retain(|id| !closing.is_empty() || !member.whole.contains_key(id));
         of.extend(&closing);
-        if member.out || of.is_empty() && !has_lives {
+        if member.out || of.is_empty() {
             return Ok(());
         }
         let linked = |id: &Incarnation| {
