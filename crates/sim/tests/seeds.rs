@@ -32,7 +32,7 @@ fn clusters_hold() {
 /// Nothing but the seed decides: neither the order in which seeds run, nor the thread, nor what a hash map draws for itself.
 #[test]
 fn a_seed_gives_the_same_report_again() {
-    for seed in [2, 5, 7, 11, 1403] {
+    for seed in [2, 5, 7, 11, 13] {
         let run = move || {
             let report = cluster::run_seed(seed, false);
             report.unwrap_or_else(|breach| panic!("seed {seed}: {}", breach.0))
