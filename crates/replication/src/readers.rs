@@ -175,7 +175,8 @@ impl Peer {
         } else {
             // Its disk and that of the node between are synced before it is heard.
             let ways = self.by.iter();
-            let ways = ways.filter_map(|(by, rest)| Some(round_trips(*by)? + (*rest)?));
+            let ways =
+                ways.filter_map(|(by, rest)| Some(round_trips(*by)?.saturating_add((*rest)?)));
             (ways.min(), 2 * least)
         };
         let patience = round_trip.map(|micros| micros.saturating_mul(trips));
@@ -562,6 +563,7 @@ fn is_live(now: Now, peer: &Peer, silence_micros_max: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::ReadersOf;
 
     const X: Account = [1; 16];
 
@@ -684,6 +686,33 @@ mod tests {
         check(Some(100), 100_000);
         check(Some(100_000), 300_000);
         check(Some(1_000_000), 2_000_000);
+    }
+
+    /// What a peer says of another round trip is any number.
+    #[test]
+    fn a_round_trip_of_others_is_bounded() {
+        let mut readers = readers();
+        readers.round_trip(node(2), 1000);
+        let of = |round_trip_micros| ReadersOf {
+            partition: PartitionId(1),
+            member: node(3),
+            round_trip_micros,
+            upto: 0,
+            accounts: told(0, true, 5, true).accounts,
+            anew: Some(true),
+            ends: None,
+        };
+        for (micros, expected) in [
+            (Some(u64::MAX), 2_000_000),
+            (None, 2_000_000),
+            (Some(1000), 200_000),
+            (Some(100_000), 303_000),
+        ] {
+            readers.received_of(at(0), node(2), of(micros));
+            let heard = readers.peers(at(0), X);
+            let third = heard.iter().find(|heard| heard.peer == node(3)).unwrap();
+            assert_eq!(third.patience_micros, expected, "{micros:?}");
+        }
     }
 
     #[test]
