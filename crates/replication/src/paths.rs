@@ -1,9 +1,8 @@
 //! Between which nodes this node passes on, because they have no link with each other.
 //!
 //! Purpose: where one link of three is down, both its ends reach a third node. That node gives each the batches of the other at once (`partition::ship`) and
-//! tells each
-//! of the other's readers ([`crate::readers`]). Without it a claim is shown before the other end was heard of, and both claim again for as long as the link
-//! is down.
+//! tells each of the other's readers ([`crate::readers`]). Without it a claim is shown before the other end was heard of, and both claim again for as long as
+//! the link is down.
 //!
 //! Invariants:
 //! - Of all nodes that are linked with both ends the one with the least incarnation passes on, as far as its neighbours' words go. For a moment it may be

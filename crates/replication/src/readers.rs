@@ -160,6 +160,14 @@ impl Peer {
         }
     }
 
+    /// This one tells of it no more.
+    fn is_told_no_more_by(&mut self, now: Now, teller: Incarnation) {
+        if self.by.remove(&teller).is_some() {
+            self.left_by(now, teller);
+            self.part(now);
+        }
+    }
+
     /// There is no other way to it any more since then.
     fn part(&mut self, now: Now) {
         if !self.is_reached() {

@@ -41,12 +41,11 @@ pub fn append_message_head(
         out.extend_from_slice(b"\"");
     }
     out.extend_from_slice(b" X-WHIMBREL-IMPORT ");
-    for byte in import.id {
-        out.extend_from_slice(format!("{byte:02x}").as_bytes());
-    }
-    out.push(b' ');
-    for byte in import.hash {
-        out.extend_from_slice(format!("{byte:02x}").as_bytes());
+    for (bytes, behind) in [(&import.id[..], " "), (&import.hash[..], "")] {
+        for byte in bytes {
+            out.extend_from_slice(format!("{byte:02x}").as_bytes());
+        }
+        out.extend_from_slice(behind.as_bytes());
     }
     out.extend_from_slice(format!(" {{{bytes}+}}").as_bytes());
     out

@@ -98,10 +98,7 @@ impl Readers {
     /// What this peer told of others ends.
     pub(super) fn told_by_nobody(&mut self, now: Now, id: Incarnation) {
         for peer in self.peers.values_mut() {
-            if peer.by.remove(&id).is_some() {
-                peer.left_by(now, id);
-                peer.part(now);
-            }
+            peer.is_told_no_more_by(now, id);
         }
     }
 
@@ -114,11 +111,7 @@ impl Readers {
         let member = told.member;
         let peer = self.peers.entry(member).or_default();
         if told.ends == Some(true) {
-            if peer.by.remove(&from).is_some() {
-                peer.left_by(now, from);
-                peer.part(now);
-            }
-            return;
+            return peer.is_told_no_more_by(now, from);
         }
         peer.by.insert(from, told.round_trip_micros);
         if !peer.linked {

@@ -1,8 +1,7 @@
 //! Messages that come from elsewhere (`docs/decisions/0042`).
 //!
 //! What a message is at its source says under which id it is here, and with its bytes what its upload is called: whoever brings it, at whatever node, makes
-//! the same message
-//! with the same body. So it does not matter of which of them a third node hears first, and each can give it the body.
+//! the same message with the same body. So it does not matter of which of them a third node hears first, and each can give it the body.
 
 use whimbrel_mailbox::{AccountId, BlobName, MailboxName, MessageId};
 
@@ -18,8 +17,8 @@ use crate::{
 };
 
 /// What the upload of bytes with this hash is to be called that brings this to the account. One that is called otherwise (the name was in use, of another
-/// upload of it or a body on its way) is taken
-/// by a node alone, and makes a body of its own; in a cluster it is refused for a while, unless the message is here.
+/// upload of it or a body on its way) is taken by a node alone, and makes a body of its own; in a cluster it is refused for a while, unless the message is
+/// here.
 #[must_use]
 pub fn import_upload(entry: EntryId, account: AccountId, hash: &[u8; 32]) -> UploadId {
     MessageId::imported_upload(entry, account, hash)

@@ -146,8 +146,7 @@ impl Bodies {
     }
 
     /// Whether the body is on its way to this node: the other one is given it when it is here. Without that it would look for the body elsewhere, find it
-    /// nowhere, and
-    /// wait.
+    /// nowhere, and wait.
     fn is_given_later(&mut self, peer: Incarnation, name: &BlobName) -> bool {
         let comes = self.finishing.contains(name) || self.fetches.is_coming(&on_wire(name));
         if !comes || broken("bodies-are-not-given-later") {

@@ -82,9 +82,6 @@ pub(super) struct Losses {
     lost_at: u64,
     /// Whether those that are gone for good are removed.
     removes: bool,
-    /// Which loss this is, and how many there are.
-    loss: u64,
-    losses: u64,
     copy: Option<(usize, DiskCopy)>,
     pub(super) acks: Vec<Ack>,
     /// Where the bodies of messages lie: what is imported again was uploaded again.
@@ -104,10 +101,7 @@ impl Losses {
         let lost_at = rng.between(plan.calls / 4, plan.calls * 3 / 4);
         Losses {
             copied_at: rng.between(plan.calls / 10, lost_at),
-            // Where slots are few those of the lost ones are wanted again.
-            removes: rng.one_in(2) || plan.slots_left.is_some(),
-            loss: 1,
-            losses: 1,
+            removes: rng.one_in(2),
             rng,
             lost_at,
             copy: None,
@@ -251,22 +245,6 @@ impl World {
         if self.losses.is_over {
             return;
         }
-        if self.losses.lost_at == 0 {
-            // One after the other: the one before has come back, and has all.
-            let is_back = self.losses.pending.is_empty();
-            if !is_back
-                || self
-                    .there()
-                    .into_iter()
-                    .any(|index| !self.members[index].is_up() || self.is_young(index))
-            {
-                return;
-            }
-            self.losses.loss += 1;
-            self.losses.copied_at = call + self.losses.rng.below(5);
-            self.losses.lost_at = self.losses.copied_at + self.losses.rng.between(5, 25);
-            self.note("cluster: disks go one after the other");
-        }
         if self.plan.disks == Disks::Older && self.losses.copy.is_none() {
             if call < self.losses.copied_at {
                 return;
@@ -323,7 +301,7 @@ impl World {
 
     /// Under which incarnation a node comes back with another disk.
     fn id_after(&self, index: usize) -> Incarnation {
-        Incarnation::from_hash(self.plan.seed << 8 | self.losses.loss << 4 | 0x80 | index as u64)
+        Incarnation::from_hash(self.plan.seed << 8 | 0x90 | index as u64)
     }
 
     fn lose_disks(&mut self, victims: &BTreeSet<usize>) {
@@ -368,22 +346,14 @@ impl World {
             !gone.is_empty(),
             "cluster: what a lost disk alone had is gone",
         );
-        if self.losses.loss == self.losses.losses {
-            self.losses.acks.clear();
-            self.losses.is_over = true;
-        } else {
-            let mut index = 0..;
-            self.losses
-                .acks
-                .retain(|_| !index.next().is_some_and(|index| gone.contains(&index)));
-        }
+        self.losses.acks.clear();
+        self.losses.is_over = true;
         for index in victims {
             self.note(match self.plan.disks {
                 Disks::Older => "cluster: older disk put back",
                 Disks::TwoLost => "cluster: two disks lost at once",
                 Disks::Lost | Disks::Own => "cluster: disk lost under load",
             });
-            self.losses.lost_at = 0;
             self.say(|| format!("the disk of {index} is gone, with {} answers", gone.len()));
             let copy = self.losses.copy.take().map(|(_, copy)| copy);
             self.losses.pending.insert(*index, copy.unwrap_or_default());

@@ -115,8 +115,7 @@ impl World {
     }
 
     /// A node takes mail and hears nothing any more, while what it sends arrives for a while: others have what it cannot confirm, its sender is told to come
-    /// back,
-    /// and others take over before they hear of that (`docs/replication.md`, "A refusal is not always the end of a message").
+    /// back, and others take over before they hear of that (`docs/replication.md`, "A refusal is not always the end of a message").
     fn is_not_confirmed(&mut self) -> Result<(), String> {
         let node = self.any_member();
         let until = self.now + 120 * SECOND;

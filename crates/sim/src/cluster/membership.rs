@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::{
-    members::{Ends, Slots},
+    members::Ends,
     roster::{Heard, Holdings, Roster},
     wire::Frame,
 };
@@ -23,11 +23,9 @@ pub(super) const LOOK_MICROS: u64 = 500 * MS;
 /// Nodes in one world, those that were removed among them.
 const NODES_MAX: usize = 8;
 
-/// The members of a world that begins, all let in by the first. So many slots are free beside theirs; if there is no such number, all.
-pub(super) fn founded(ids: &[Incarnation], slots_left: Option<u32>) -> Roster {
-    let taken = 1 + ids.len() as u32;
-    let all = slots_left.map_or(Slots::MAX, |left| (1 << (taken + left)) - 1);
-    let mut roster = Roster::found(ids[0], "0", 1, all & !0b11);
+/// The members of a world that begins, all let in by the first.
+pub(super) fn founded(ids: &[Incarnation]) -> Roster {
+    let mut roster = Roster::found(ids[0], "0", 1, !0b11);
     for (number, id) in ids.iter().enumerate().skip(1) {
         let sponsored = roster.sponsor(ids[0], *id, &number.to_string());
         sponsored.expect("there are 64 slots");

@@ -147,8 +147,6 @@ pub struct Plan {
     pub messages_per_call_max: usize,
     /// Bytes of rows that a batch of another node changes in one commit ([`owner::Config::foreign_bytes_max`]).
     pub foreign_bytes_max: usize,
-    /// Slots that are free in the beginning; `None`: all of them.
-    pub slots_left: Option<u32>,
 }
 
 impl Plan {
@@ -215,7 +213,6 @@ impl Plan {
             disks: Disks::Own,
             messages_per_call_max: MESSAGES_PER_CALL_MAX,
             foreign_bytes_max: owner::Config::default().foreign_bytes_max,
-            slots_left: None,
         }
         .with_leaving()
         .with_doors()
@@ -357,7 +354,7 @@ impl World {
             shipping.state.window_bytes = 4 << 10;
             shipping.state.chunk_bytes = 1 << 10;
         }
-        let roster = membership::founded(&ids, plan.slots_left);
+        let roster = membership::founded(&ids);
         let joins = owner::Config {
             in_cluster: true,
             shipping,
