@@ -101,6 +101,13 @@ fn who_was_at_a_node_in_an_earlier_life_overlooks_nothing() {
     }
 }
 
+/// Nodes that clients looked at took a batch in many commits, for which they read the account again, and did not tell how high their counters were then: another
+/// node showed its claims seconds later than all others.
+#[test]
+fn a_counter_is_told_when_the_account_was_read_again() {
+    holds(1403);
+}
+
 /// A client subscribed to a name that was subscribed as far as its node knew, and was answered; what another node had heard before undid it.
 #[test]
 fn what_is_subscribed_again_stays_so() {

@@ -225,16 +225,20 @@ impl PartitionOwner {
             let Some(own) = self.running(partition) else {
                 continue;
             };
+            let newest = own.gate.newest();
             match counter {
                 None => own.readers.unwatch(account.0),
-                Some(_) if own.readers.is_watched(account.0) => {}
-                Some(counter) => match own.gate.newest() {
-                    None => own.readers.watch(account.0, counter),
-                    Some(newest) => {
-                        own.readers.watch(account.0, 0);
-                        own.counters.push_back((newest, account, counter));
+                Some(counter) => {
+                    if !own.readers.is_watched(account.0) {
+                        let durable = if newest.is_none() { counter } else { 0 };
+                        own.readers.watch(account.0, durable);
                     }
-                },
+                    // It may have been read again since it was told, and have come further by that.
+                    match newest {
+                        None => own.readers.durable(0, &[(account.0, counter)]),
+                        Some(newest) => own.counters.push_back((newest, account, counter)),
+                    }
+                }
             }
             self.hear(now, partition);
         }
