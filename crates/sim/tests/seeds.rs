@@ -101,8 +101,8 @@ fn who_was_at_a_node_in_an_earlier_life_overlooks_nothing() {
     }
 }
 
-/// Nodes that clients looked at took a batch in many commits, for which they read the account again, and did not tell how high their counters were then: another
-/// node showed its claims seconds later than all others.
+/// Nodes that clients looked at took a batch in many commits, for which they read the account again, and did not tell how high their counters were then:
+/// another node showed its claims seconds later than all others.
 #[test]
 fn a_counter_is_told_when_the_account_was_read_again() {
     holds(1403);

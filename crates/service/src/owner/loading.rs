@@ -615,6 +615,7 @@ impl PartitionOwner {
         self.counted.accounts_loads += 1;
         let spells = replica.spells_as_heard();
         let hidden = replica.hidden() > 0;
+        let counter = replica.counter();
         entry.phase = Phase::Running(Box::new(replica));
         let waiting = std::mem::take(&mut entry.waiting);
         if !entry.watchers.is_empty() {
@@ -623,6 +624,11 @@ impl PartitionOwner {
             let told = entry.watchers.iter();
             let told = told.map(|session| Output::Notify(*session, Event::Changed));
             self.out.extend(told);
+            // What was read may be newer than what was told of it.
+            let partition = entry.partition;
+            if let Some(own) = self.running(partition) {
+                own.rose(account, counter);
+            }
         }
         if hidden {
             // Removed before the last stop, and not yet collected.

@@ -185,6 +185,14 @@ impl Own {
         self.readers.durable(durable, &counters);
     }
 
+    /// The counter of an account is told when all that is under way is durable: it rose by that at the latest.
+    pub(super) fn rose(&mut self, account: AccountId, counter: u32) {
+        match self.gate.newest() {
+            None => self.readers.durable(0, &[(account.0, counter)]),
+            Some(newest) => self.counters.push_back((newest, account, counter)),
+        }
+    }
+
     /// The other live replicas with readers on the account. `slots`: of all members.
     pub(super) fn peers(
         &self,
@@ -225,19 +233,12 @@ impl PartitionOwner {
             let Some(own) = self.running(partition) else {
                 continue;
             };
-            let newest = own.gate.newest();
             match counter {
                 None => own.readers.unwatch(account.0),
+                Some(_) if own.readers.is_watched(account.0) => {}
                 Some(counter) => {
-                    if !own.readers.is_watched(account.0) {
-                        let durable = if newest.is_none() { counter } else { 0 };
-                        own.readers.watch(account.0, durable);
-                    }
-                    // It may have been read again since it was told, and have come further by that.
-                    match newest {
-                        None => own.readers.durable(0, &[(account.0, counter)]),
-                        Some(newest) => own.counters.push_back((newest, account, counter)),
-                    }
+                    own.readers.watch(account.0, 0);
+                    own.rose(account, counter);
                 }
             }
             self.hear(now, partition);

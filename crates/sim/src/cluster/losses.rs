@@ -1,7 +1,7 @@
 //! Disks that are lost while all else goes on, and older ones that are put back.
 //!
-//! Once in the clusters that draw it a node, or two at once where clients wait for two others, comes back with another disk than it died with: an empty one, or a copy
-//! that was made of its own earlier. With an older one it does as `server::cluster::settle` does: it asks whom it reaches what they remember, and goes on under
+//! Once in the clusters that draw it a node, or two at once where clients wait for two others, comes back with another disk than it died with: an
+//! empty one, or a copy that was made of its own earlier. With an older one it does as `server::cluster::settle` does: it asks whom it reaches what they remember, and goes on under
 //! a new incarnation, for which a member gives it a slot. A copy of a directory is noticed without peers; one made below the file system is, if no peer
 //! knows better, renewed by whoever put it back (`whimbrel node renew`, `docs/decisions/0011`). So the node never goes on as who it was.
 //!
