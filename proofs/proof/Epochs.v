@@ -160,7 +160,7 @@ Section scripts.
     exists (events_of l), d, (acts_of l), 0, u, d'. split; [by apply script_serves|]. split; [by apply may_ok_may|]. split; [by apply do_act_acts|done].
   Qed.
 
-  (* What rule 7 asks of what is broadcast, decided. *)
+  (* What docs/design.md#rule-7 asks of what is broadcast, decided. *)
   Definition broadcast_ok (w : epoch_rules) (pe : list (event op) * event op) : bool :=
     match pe.2 with
     | Broadcast o =>

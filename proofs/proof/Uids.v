@@ -2,7 +2,7 @@
 From Whimbrel.spec Require Import Uids.
 From Whimbrel.proof Require Import Convergence Network Cells Mailbox Conflicts Join Collection.
 
-(* An execution that keeps rule 1 is one of the mailbox. *)
+(* An execution that keeps docs/design.md#rule-1 is one of the mailbox. *)
 Program Definition base {r slot} (E : uid_execution r slot) : mailbox_execution := {| history := history _ _ _ _ E |}.
 Next Obligation. intros r slot E. apply (histories_distinct _ _ _ _ E). Qed.
 Next Obligation. intros r slot E. apply (deliveries_have_causes _ _ _ _ E). Qed.

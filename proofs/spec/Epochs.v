@@ -1,4 +1,4 @@
-(* U1 as clients are told it: under one UIDVALIDITY no UID of 32 bits denotes two messages (DESIGN.md, section 4, rule 7).
+(* U1 as clients are told it: under one UIDVALIDITY no UID of 32 bits denotes two messages (docs/design.md#rule-7).
 
    The other theorems speak of epochs and of UIDs without end. What a client is told is UIDVALIDITY, made of the account's birth and the epoch, and 32 bits of the
    UID. Rule 7 sees to it that this is as good: before counters end the epoch rises, and it rises above the UIDVALIDITY that was told. When it rises for a slot

@@ -160,7 +160,7 @@ Definition see (x : rows) : seen :=
     [row_reg account RCreated; row_reg account RFloor; row_reg account REpoch; row_reg account (RCounter epoch)]
     (omap (λ rv, match rv with (RClaimed e slot, v) => if N.eqb e epoch then Some (slot, v) else None | _ => None end) (row_registers account)).
 
-(* What may be broadcast: [valid], rule 1, and no claim for an epoch that has not come. *)
+(* What may be broadcast: [valid], docs/design.md#rule-1, and no claim for an epoch that has not come. *)
 Definition exists_now (x : rows) (b : box_id) : bool :=
   equal_pair b INBOX || match rows_cell x (KBox b) with [] => false | _ :: _ => true end
   || existsb (λ jw, match jw with (OfMessage m, w) => lives_now m w && equal_pair (place_now m w) b | _ => false end) (about_all x).

@@ -1,4 +1,4 @@
-(* U2 for a client that moves between nodes (DESIGN.md, section 4, rule 6; docs/decisions/0020).
+(* U2 for a client that moves between nodes (docs/design.md#rule-6; docs/decisions/0020).
 
    A client was told a UIDNEXT by one node, comes to another and asks for what is new from there on. What the other shows below that number the client must have
    been shown before, or it overlooks it. So the other node takes over, before it answers: it raises the mark to what the client names, and claims again

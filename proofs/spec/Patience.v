@@ -1,4 +1,4 @@
-(* Claims end though nobody is heard as soon as it is waited for at first (DESIGN.md, section 4, rule 5; crates/mailbox/src/replica.rs, [Peers::until]).
+(* Claims end though nobody is heard as soon as it is waited for at first (docs/design.md#rule-5; crates/mailbox/src/replica.rs, [Peers::until]).
 
    Each superseded claim of a message doubles how long its next one waits. How long it takes to hear of the others is not known, but after some number [k] of
    claims it takes no longer than that: of a message that was claimed so often nothing is shown unheard. Before that it may be shown unheard at any time.

@@ -1,4 +1,4 @@
-(* Claims end when the clients stop writing, time-outs included (DESIGN.md, section 4, rules 4 and 5).
+(* Claims end when the clients stop writing, time-outs included (docs/design.md#rule-4, docs/design.md#rule-5).
 
    Before some moment of each node anything may have happened: clients wrote, and whoever waited for others waited in vain and showed its claims unheard. From
    that moment on, the node's *cut*, nothing arrives but claims, nobody claims but what is late at its desk, and those who wait for each other hear of each other
@@ -10,10 +10,10 @@ From Whimbrel.spec Require Export Uids.
 
 (* Each can be left out; for each there is a history in which claims do not end without it. *)
 Record quiet_rules := QuietRules {
-  in_time : bool;         (* rule 5: what is shown was heard, no time-out runs out *)
+  in_time : bool;         (* docs/design.md#rule-5: what is shown was heard, no time-out runs out *)
   lower_first : bool;     (* nothing is told over a lower claim that could be shown (docs/decisions/0019 for bodies) *)
-  marks_counted : bool;   (* rule 6: what a client names raises the counter, too *)
-  only_late : bool;       (* rule 4: only what is late is claimed again *)
+  marks_counted : bool;   (* docs/design.md#rule-6: what a client names raises the counter, too *)
+  only_late : bool;       (* docs/design.md#rule-4: only what is late is claimed again *)
 }.
 Definition all_quiet_rules : quiet_rules := QuietRules true true true true.
 

@@ -1,4 +1,4 @@
-(* The UID protocol (DESIGN.md, section 4; crates/mailbox/src/{view,told}.rs and plan/uids.rs): claims, marks, lateness, waiting.
+(* The UID protocol (docs/design.md#uids; crates/mailbox/src/{view,told}.rs and plan/uids.rs): claims, marks, lateness, waiting.
 
    A replica has, beside the account, a desk: what it shows and what it has told its clients. The desk is not replicated. The desk of the model may hide,
    list, forget names and wait whenever it likes; the rules say only what it must not show, and which claims must not be made. MODSEQ is not in it.
@@ -8,11 +8,11 @@
 From Whimbrel.spec Require Export Mailbox.
 
 Record rules := Rules {
-  slots_differ : bool;     (* rule 1: no two nodes have one slot at a time *)
-  counters_follow : bool;  (* rule 1: a claim is above every counter seen *)
-  marks_stay : bool;       (* rule 3: a mark outlives its name *)
-  late_is_hidden : bool;   (* rule 4: nothing is shown below the mark *)
-  claims_wait : bool;      (* rule 5, without its time-outs *)
+  slots_differ : bool;     (* docs/design.md#rule-1: no two nodes have one slot at a time *)
+  counters_follow : bool;  (* docs/design.md#rule-1: a claim is above every counter seen *)
+  marks_stay : bool;       (* docs/design.md#rule-3: a mark outlives its name *)
+  late_is_hidden : bool;   (* docs/design.md#rule-4: nothing is shown below the mark *)
+  claims_wait : bool;      (* docs/design.md#rule-5, without its time-outs *)
 }.
 Definition all_rules : rules := Rules true true true true true.
 
@@ -39,7 +39,7 @@ Record rule_1 (r : rules) (slot : N → N) (s : replica) (o : op) : Prop := {
 Definition uid_execution (r : rules) (slot : N → N) := execution op_dot empty apply (λ s o, valid s o ∧ rule_1 r slot s o).
 
 (* A slot may be given again. Where the origin [y] claims anything in an epoch, all is applied that [x] ever claimed in it: the logs of [x] are closed, and [y]
-   has applied them to their ends (docs/decisions/0024); or the epoch has risen in between (rule 7), so that [x] has claimed nothing in it. *)
+   has applied them to their ends (docs/decisions/0024); or the epoch has risen in between (docs/design.md#rule-7), so that [x] has claimed nothing in it. *)
 Definition follows {r slot} (E : uid_execution r slot) (x y epoch : N) : Prop := ∀ j p o q m placed u i o' m' placed' u',
   history _ _ _ _ E j = p ++ Broadcast o :: q → (op_dot o).1 = y → (m, placed, epoch, u) ∈ claims o →
   Broadcast o' ∈ history _ _ _ _ E i → (op_dot o').1 = x → (m', placed', epoch, u') ∈ claims o' → Deliver o' ∈ p.
@@ -61,7 +61,7 @@ Inductive act :=
   | Show (m : message_id) (name epoch u : N)  (* as new, under this name *)
   | Hide (m : message_id)
   | Tell (name epoch next : N)                (* UIDNEXT, in whatever answer *)
-  | Believe (name next : N)                   (* a client says that it was told this UIDNEXT elsewhere: takeover, rule 6 *)
+  | Believe (name next : N)                   (* a client says that it was told this UIDNEXT elsewhere: takeover, docs/design.md#rule-6 *)
   | List_ (name : N) | Unlist (name : N)      (* some mailbox bears the name now; none does *)
   | Fold (name : N)                           (* the mark of a name that is gone is merged into the floor *)
   | NewEra (epoch : N).

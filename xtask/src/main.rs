@@ -2,8 +2,8 @@
 //!
 //! Uses nothing but the standard library, so that the first command in a fresh clone starts in a second.
 //!
-//! Reading order: [`test`] is what CI runs; [`programs`] builds test programs, [`jobs`] runs several at a time, [`step`] runs a command and counts; [`imports`], [`purity`], [`tidy`] and [`licenses`]
-//! are the checks of our own; [`proofs`] has Coq check the proofs; [`cargo_toml`] and [`json`] read what cargo says of the workspace; [`source`] reads Rust.
+//! Reading order: [`test`] is what CI runs; [`programs`] builds test programs, [`jobs`] runs several at a time, [`step`] runs a command and counts; [`imports`], [`purity`],
+//! [`tidy`] with [`switches`], [`references`] and [`licenses`] are the checks of our own; [`proofs`] has Coq check the proofs; [`cargo_toml`] and [`json`] read what cargo says of the workspace; [`source`] reads Rust.
 
 mod cargo_toml;
 mod fuzz;
@@ -16,8 +16,10 @@ mod packages;
 mod programs;
 mod proofs;
 mod purity;
+mod references;
 mod source;
 mod step;
+mod switches;
 mod test;
 mod tidy;
 
@@ -33,6 +35,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   imports                  which crate imports which, and purity
   purity                   that the pure crates are pure, alone
   tidy                     sizes and words that must not be in the tree
+  references               that files, sections and decisions exist which texts refer to
   licenses                 licences, bans and sources of deny.toml, without cargo-deny
   proofs                   the proofs in proofs/, checked by Coq, see docs/proofs.md
   explore [NAME|--mutants] every order of events of a few nodes
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         }
         ["purity"] => step::report("purity", purity::check()),
         ["tidy"] => step::report("tidy", tidy::check()),
+        ["references"] => step::report("references", references::check()),
         ["licenses"] => step::report("licenses", licenses::check()),
         ["proofs"] => proofs::run(),
         ["explore", rest @ ..] => proofs::explore(rest),

@@ -15,7 +15,7 @@ use crate::{
     jobs::{self, Done, Job},
     licenses, older, packages,
     programs::{self, Kind, Program, Set},
-    proofs, purity,
+    proofs, purity, references,
     step::{self, Count, Counting},
     tidy,
 };
@@ -52,7 +52,7 @@ const COMMANDS_LONG: &str = "20000";
 const END_TO_END_AT_ONCE: &str = "4";
 
 /// The crates with rules that can be broken at run time.
-const BREAKABLE: &[&str] = &["directory", "mailbox", "replication", "sim"];
+const BREAKABLE: &[&str] = &["directory", "mailbox", "replication", "service", "sim"];
 
 /// The test in which a crate's rules are broken.
 const MUTANTS: &str = "mutants::broken_rules_are_noticed";
@@ -123,6 +123,9 @@ pub(crate) fn run(tier: Tier) -> Count {
         step::run(cargo().args(["fmt", "--all", "--check"]), Counting::Status)
     });
     table.step("tidy", || step::report("tidy", tidy::check()));
+    table.step("references", || {
+        step::report("references", references::check())
+    });
     table.step("imports", || step::report("imports", imports::check()));
     table.step("purity", || step::report("purity", purity::check()));
     table.step("licenses", || step::report("licenses", licenses::check()));

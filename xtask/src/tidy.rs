@@ -1,11 +1,11 @@
-//! Rules of the house that a machine can check: sizes of files, and words that must not be in the tree.
+//! Rules of the house that a machine can check: sizes of files, words that must not be in the tree, and switches that no test turns.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use crate::{cargo_toml, source, step::Findings};
+use crate::{cargo_toml, source, step::Findings, switches};
 
 /// A source file above this is hard to hold in the head. It may be larger with a line `//! size: REASON` in its head.
 const FILE_BYTES_MAX: usize = 30 * 1024;
@@ -38,7 +38,7 @@ const MACHINE_PATHS: &[&str] = &[
 pub(crate) fn check() -> Findings {
     let mut findings = Findings {
         looked_at: 0,
-        wrong: Vec::new(),
+        wrong: switches::check(),
     };
     for path in files(&cargo_toml::root()) {
         if !["rs", "py", "toml", "md", "sh"]

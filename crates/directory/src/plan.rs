@@ -95,7 +95,7 @@ impl Directory {
             return Err(Refusal::AccountExists(address));
         }
         let name = address.to_string();
-        // UIDVALIDITY is about the second of creation, and greater than that of every earlier account with this address (DESIGN, 4.7). It is
+        // UIDVALIDITY is about the second of creation, and greater than that of every earlier account with this address (docs/design.md#rule-7). It is
         // a non-zero 32-bit number (RFC 9051, 2.3.1.1).
         let second = u32::try_from(now_seconds).unwrap_or(u32::MAX).max(1);
         let uid_validity = self.next_uid_validity(&name, slot, second);

@@ -1,4 +1,4 @@
-//! What other nodes have shown, and what a client that comes from one of them names (DESIGN, 4, rule 6; docs/decisions/0020).
+//! What other nodes have shown, and what a client that comes from one of them names (docs/design.md#rule-6; docs/decisions/0020).
 //!
 //! Members say how much of all logs they have shown, by number. Claims have counters, not numbers, and no record keeps where a claim was made
 //! (docs/decisions/0001). So for each slot a few *points* say: claims up to this counter were made up to that number. Between two points nothing is known, and

@@ -1,4 +1,4 @@
-//! Messages whose bytes are not here yet: bodies travel beside the operations, and a message is shown when its body is here (DESIGN, 2).
+//! Messages whose bytes are not here yet: bodies travel beside the operations, and a message is shown when its body is here (docs/design.md#delivery).
 //!
 //! To all that is shown such a message does not exist; it is neither late nor does it wait for peers. When its body comes it is looked at as if it had
 //! arrived only then: so below a mark that was told meanwhile it is late. Lest that be so of every second message, what has a greater claim waits
@@ -11,7 +11,7 @@ use whimbrel_crdt::{VersionVector, mutants::broken};
 use crate::record::Record;
 use crate::{BlobName, Effects, Peers, Replica};
 
-/// So long what has a greater claim waits for a body. It is the longest that a peer is waited for, too (rule 5): most bodies are there by then, and
+/// So long what has a greater claim waits for a body. It is the longest that a peer is waited for, too (docs/design.md#rule-5): most bodies are there by then, and
 /// one that nobody has holds up what came within this time, once.
 pub(crate) const BODY_PATIENCE_MICROS: u64 = 2_000_000;
 

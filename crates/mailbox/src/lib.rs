@@ -1,27 +1,21 @@
 //! The mailbox CRDT: operations, apply, join, collection, UID claims and what clients are shown
 //!
-//! Purpose: all mail state of one account, as a replicated data type that needs no coordination, and beside it what
-//! this replica has told its clients, so that UIDs keep IMAP's promises on every replica.
+//! Purpose: all mail state of one account, as a replicated data type that needs no coordination.
+//! Beside it is kept what this replica has told its clients, so that UIDs keep IMAP's promises on every replica.
 //!
 //! Invariants:
-//! - [`Replica::apply`] is the only writer of replicated state: own and foreign operations take the same way.
+//! - `Replica::apply` is the only way by which operations change state: own and foreign ones take the same. `Replica::join` takes whole states.
 //! - Planning (`plan_*`) reads only what is visible here and changes nothing: no operation names a hidden record.
-//! - U1: a (name, UIDVALIDITY, UID) never denotes two messages. U2: what is shown as new has a UID of at least every
-//!   UIDNEXT announced before. U4: a UID changes only after concurrent writes, a takeover, or a RENAME onto a name
-//!   that was announced.
+//! - U1: a (name, UIDVALIDITY, UID) never denotes two messages. U2: what is shown as new has a UID of at least every UIDNEXT announced before.
+//!   U4: a UID changes only after concurrent writes, a takeover, or a RENAME onto a name that was announced.
 //!
-//! How an owner uses it, for each call of a client:
-//! `plan_*` gives operations and the outcome to tell; the owner numbers them ([`At::next`] is the dot of the first), seals a
-//! batch, calls `apply`, takes `take_dirty` into the same atomic write as the batch, and answers when that is on disk.
-//! Before any UID or UIDNEXT of a name is told: [`Replica::announce`], whose row is in the next `take_dirty`.
-//! After foreign batches: [`Replica::plan_late`] until it gives nothing.
+//! An owner takes each call so: `plan_*` gives operations, numbered from `At::next`, and the outcome. It seals a batch, calls `apply`,
+//! and puts `take_dirty` into the same atomic write. It answers when that is on disk.
+//! Before a UID or UIDNEXT is told: `announce`. After foreign batches: `plan_late` until nothing comes.
 //!
-//! Reading order: `ids`, `name`, `flags`, `op`; `keywords`, `record`, `replica`, `apply`, `view`, `lacking`, `told`, `lineage`, `elsewhere`, `merge`; `uids`, `read`, `walk`, `since`, `recent`, `plan`;
-//! `rows`, `load`.
-//!
-//! Changes of the interface since it was first published:
-//! - `Op::Bump` has an `epoch`; `raise_marks` takes `At`, for it believes what `plan_takeover` believes;
-//! - new: `all_rows`, `replicated_rows`, `records`, `hidden`, `MAILBOXES_MAX`.
+//! Reading order: `ids`, `name`, `flags`, `keywords`, `op`; `slab`, `record`, `replica`, `apply`, `view` (what is shown or late), `told`.
+//! Planning: `plan/mod` (claims), `plan/messages`, `plan/mailboxes`, `plan/uids`, `plan/size`. Other copies: `lineage`, `elsewhere`, `lacking`, `merge`.
+//! Reading: `uids`, `read`, `listing`, `walk`, `since`, `recent`. Storing: `rows`, `load`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -2,12 +2,12 @@
 //!
 //! A node whose disk was replaced by an older copy does not know what it told meanwhile. It goes on as another replica
 //! would: under a new incarnation (so that no id is made twice) and with another slot (so that no UID is given twice, and no
-//! MODSEQ of the lost time is believed). What is left is rule 3: new UIDs must lie above every UIDNEXT of the lost time. So the first
+//! MODSEQ of the lost time is believed). What is left is docs/design.md#rule-3: new UIDs must lie above every UIDNEXT of the lost time. So the first
 //! time an account is loaded under the new incarnation, its counter leaps ahead and all marks follow
 //! ([`Replica::plan_renewal`]); and a client that names an even greater UID of the lost time is believed
-//! ([`Replica::lost`], rule 6).
+//! ([`Replica::lost`], docs/design.md#rule-6).
 //!
-//! When all slots are used up their round begins anew, and with it an epoch of every account (rule 7).
+//! When all slots are used up their round begins anew, and with it an epoch of every account (docs/design.md#rule-7).
 
 use whimbrel_crdt::Incarnation;
 
@@ -102,7 +102,7 @@ impl Replica {
         }
     }
 
-    /// As if a UID of our slot had been given: who names what he was told, one below it, is believed elsewhere (rule 6), as he is by any UID of a member.
+    /// As if a UID of our slot had been given: who names what he was told, one below it, is believed elsewhere (docs/design.md#rule-6), as he is by any UID of a member.
     fn raise_marks_to(&mut self, counter: u32) {
         let given = counter.saturating_mul(64) + u32::from(self.slot);
         self.raise_all_marks(given.saturating_add(1));

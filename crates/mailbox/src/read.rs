@@ -321,7 +321,7 @@ impl Replica {
         rows
     }
 
-    /// The record that bears this UID under the name, or bore it before it was claimed again (rule 2).
+    /// The record that bears this UID under the name, or bore it before it was claimed again (docs/design.md#rule-2).
     pub(crate) fn resolve_slot(&self, name: &MailboxName, uid: u32) -> Option<u32> {
         if let Some(slot) = self.shown_slot(name, uid) {
             return Some(slot);
@@ -335,7 +335,7 @@ impl Replica {
         here.then_some(slot)
     }
 
-    /// The present UID of the message that bears this UID, or bore it before it was claimed again (rule 2).
+    /// The present UID of the message that bears this UID, or bore it before it was claimed again (docs/design.md#rule-2).
     pub fn resolve(&self, name: &MailboxName, uid: u32) -> Option<u32> {
         self.resolve_slot(name, uid)
             .map(|slot| self.records[slot].shown)

@@ -22,7 +22,7 @@ use crate::{AccountId, BlobName, Flag, Flags, MailboxId, MailboxName, MessageId,
 /// for an answer.
 pub const PATIENCE_MICROS_MAX: u64 = 25_600_000;
 
-/// Another replica that is live and has readers on the account (rule 5).
+/// Another replica that is live and has readers on the account (docs/design.md#rule-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its slot.

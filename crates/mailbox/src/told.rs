@@ -1,4 +1,4 @@
-//! What was told to clients and must be kept: marks (rule 3) and the vanished history; and what ends it all, an epoch.
+//! What was told to clients and must be kept: marks (docs/design.md#rule-3) and the vanished history; and what ends it all, an epoch.
 //!
 //! A mark is UIDNEXT as it was told for a name. It outlives the name; only when too many gone names have one, the lowest
 //! are folded into a floor that stands for every name without a mark of its own (docs/decisions/0002).
@@ -84,7 +84,7 @@ impl Replica {
         }
     }
 
-    /// Marks as told all UIDs shown under the name, and its UIDNEXT (rule 3).
+    /// Marks as told all UIDs shown under the name, and its UIDNEXT (docs/design.md#rule-3).
     ///
     /// To be called before any of them is told. Says whether the stored mark changes: then the next
     /// [`Self::take_dirty`] has it, and it must be on disk before the answer goes out.

@@ -119,7 +119,7 @@ impl Shown<'_> {
 }
 
 impl Replica {
-    /// The messages that are shown under the name by these UIDs, or were before they were claimed again (rule 2), in the order of the UIDs,
+    /// The messages that are shown under the name by these UIDs, or were before they were claimed again (docs/design.md#rule-2), in the order of the UIDs,
     /// which should ascend.
     pub fn shown<'a>(
         &'a self,

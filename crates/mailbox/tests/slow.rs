@@ -1,4 +1,4 @@
-//! Nodes whose links are slower than they are waited for: claims end all the same (rule 5).
+//! Nodes whose links are slower than they are waited for: claims end all the same (docs/design.md#rule-5).
 //!
 //! A world of events in virtual time: operations and counters arrive after the delay of their link, in order; a reader looks all the time at each node.
 

@@ -1,4 +1,4 @@
-//! What each member has shown to its clients (DESIGN 4, rule 6; docs/decisions/0020).
+//! What each member has shown to its clients (docs/design.md#rule-6; docs/decisions/0020).
 //!
 //! Purpose: when a client comes from another node, claims below what it names are made again unless that node had shown them before it told the client
 //! something. So each member tells the others up to where it has shown all that is applied at it: one vector for a whole partition, its own number among

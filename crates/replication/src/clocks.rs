@@ -1,4 +1,4 @@
-//! Whether this node's clock can be trusted: held against those of its peers and against the monotonic one (DESIGN 2, Clocks).
+//! Whether this node's clock can be trusted: held against those of its peers and against the monotonic one (docs/design.md#clocks).
 //!
 //! Purpose: stamps decide which of two concurrent writes wins, so a clock that is far ahead would win for as long. A node whose clock is off makes no
 //! operations; that of a peer is reported. What such a peer wrote meanwhile is held back by `partition`.
@@ -20,7 +20,7 @@ use crate::{Now, broken};
 /// By how much the wall clock may move against the monotonic one between two looks: more than any slewing does.
 pub const JUMP_MICROS_MAX: u64 = 5_000_000;
 
-/// How far a clock may be from the others: DESIGN's minute, well below the five that a batch may be ahead.
+/// How far a clock may be from the others: a minute, well below the five that a batch may be ahead.
 pub const OFF_MICROS_MAX: u64 = 60_000_000;
 
 /// Bounds.

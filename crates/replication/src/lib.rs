@@ -1,14 +1,18 @@
-//! Causal broadcast of batches between replicas: wire format, links, partitions; pure, no I/O
+//! Causal broadcast of batches between replicas: wire format, links, partitions, members; pure, no I/O
 //!
 //! Purpose: the machines by which nodes come to hold the same logs and apply them in causal order. What is in a batch is opaque here.
-//! `service` drives them; only the simulator links nodes yet. `docs/replication.md` tells the whole.
+//! `service::peers` drives a partition inside its owner; `server::cluster` drives members, identity and placement; the simulator drives the same machines.
+//! `docs/replication.md` tells the whole.
 //!
 //! Invariants:
 //! - Machines take `(now, input)` and give outputs; the driver carries these out and brings back what comes of them.
-//! - Nothing a peer does decides how much memory is used.
+//! - A peer is told what is durable, never what is under way.
+//! - Only the batch that follows by number and hash is taken: a gap waits, a fork is refused.
+//! - A batch is handed to its owner after all that it depends on.
+//! - Nothing a peer does decides how much memory is used: windows and `budget` do.
 //!
-//! Reading order: `wire`, `link`, `partition`, `identity`, `members`, `roster`, `placement`, `waits`, `blobs`, `paths`, `readers`,
-//! `announced`, `clocks`, `budget`.
+//! Reading order: `wire`, `link`; `partition/api`, `partition/mod`, `receive`, `apply`, `ship`, `stable`, then `state`, `give`, `take`, `young`, `lives`.
+//! Who: `identity`, `members`, `roster`, `holders`, `placement`. Clients: `waits`, `readers`, `announced`. Then `blobs`, `paths`, `clocks`, `budget`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -15,7 +15,7 @@ use crate::{
 pub struct Config {
     /// A ping is sent so long after the one before.
     pub ping_after_micros: u64,
-    /// A peer that was not heard for so long is no longer live: DESIGN's failure detector.
+    /// A peer that was not heard for so long is no longer live (docs/design.md#glossary).
     pub silence_micros_max: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Who else looks at an account, and how high its counter is there (DESIGN 4, rule 5).
+//! Who else looks at an account, and how high its counter is there (docs/design.md#rule-5).
 //!
 //! Purpose: a claim is shown at once when every other live replica with readers was heard with a counter at least as high, for what
 //! that one claims from then on is higher. Replicas tell each other which accounts have readers, and the counters of these.
@@ -10,7 +10,7 @@
 //! - Told is what is durable: a counter that a crash takes back could be claimed again.
 //! - Whoever has no link with this node, but with one of its peers, is heard by that peer, which tells what it was told ([`crate::paths`]).
 //! - Nobody is waited for who is not live, and nobody by the first claim of a message for longer than the patience: what the owner shows after that may be
-//!   late (rule 4), and what is claimed again waits longer (`mailbox::Peers`).
+//!   late (docs/design.md#rule-4), and what is claimed again waits longer (`mailbox::Peers`).
 //!
 //! All is forgotten in a crash, and told anew on each link.
 
@@ -31,7 +31,7 @@ use crate::{
 /// Bounds and times.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// A peer without a link for so long is not live: DESIGN's failure detector. A link ends by itself when nothing was heard on it for
+    /// A peer without a link for so long is not live (docs/design.md#glossary). A link ends by itself when nothing was heard on it for
     /// as long.
     pub silence_micros_max: u64,
     /// How many round trips a peer is waited for.

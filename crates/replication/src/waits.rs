@@ -6,9 +6,8 @@
 //!
 //! A batch of the queue is provisional: hidden until then, and its origin logs an abort. One of an account is not (`docs/decisions/0038`).
 //!
-//! After a crash nothing waits here any more: no client was answered for what was waiting, so the origin aborts what it finds provisional and
-//! unresolved in its log. At another node a provisional batch counts unless its origin's log has the abort: the client may have been
-//! answered, and the origin may be gone for ever.
+//! After a crash nothing waits here any more. A provisional batch that is found then, at its origin or at another node, counts unless its origin's log has the
+//! abort: the client may have been answered, and the origin may be gone for ever (`docs/decisions/0026`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,8 +1,19 @@
-//! The binary `whimbrel`: config, sockets, TLS, clocks and threads around the machines of `service` and `frontend`.
+//! The binary `whimbrel`: config, sockets, TLS, clocks, threads and other nodes around the machines of `service` and `frontend`.
 //!
-//! It decides nothing about mail. Reading order: [`cli`] (what can be asked of the program), [`config`], [`serve`] (how a
-//! server is put together), [`service`] and [`actor`] (machines on tokio), [`switchboard`] (how they are reached), [`listen`],
-//! [`driver`] and [`transport`] (a connection's life; what it may hold: `answers`; its TLS: `handshakes`), [`cluster`] (other nodes), [`admin`], [`check`], then the rest.
+//! Purpose: it carries out what machines ask and brings back what came of it. About mail it decides nothing. What `cluster` decides by itself
+//! (where sessions go, which partitions a node holds, who it is at its start) the simulator does not run: end-to-end tests do.
+//!
+//! Invariants:
+//! - Commits of a machine reach the store in the order given, and come back in it.
+//! - After a sync that failed, a `Fatal` or a panic nothing more is said: the node stops.
+//! - Bytes are read only while a session wants them, and what one session makes is bounded (`answers`, write timeout).
+//! - Who this node is, is settled before anything is written (`node`, `cluster/settle`).
+//! - `config/schema` is the only list of keys, `metrics` the only list of figures; both write their documents.
+//!
+//! Reading order: `cli`, `config/schema`, `serve` (how a server is put together). Machines on tokio: `service`, `actor`, `switchboard`.
+//! A connection's life: `listen`, `crowd`, `handshakes`, `driver`, `transport`, `store_calls`, `answers`, `registry`, `sessions`.
+//! Other nodes: `cluster/mod`, `drive`, `state`, `settle`, `relay`, `placing`, `status`.
+//! Then `metrics/mod`, `metrics/gather`; `node`, `admin`, `check`, `transfer`, `demo`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -21,11 +21,11 @@ pub struct Figures {
     pub partitions_young: u64,
     /// Operations in these logs, ever: the sum of their last numbers.
     pub log_operations: u64,
-    /// Claims made again since the start (DESIGN, 4, rules 4 and 6).
+    /// Claims made again since the start (docs/design.md#rule-4, docs/design.md#rule-6).
     pub claims_again: u64,
     /// Bodies that sessions found missing since the start, although nothing said that they are.
     pub bodies_missed: u64,
-    /// Takeovers that changed something: clients came from other nodes (DESIGN 4, rule 6).
+    /// Takeovers that changed something: clients came from other nodes (docs/design.md#rule-6).
     pub takeovers: u64,
     /// Claims among `claims_again` that they made.
     pub takeover_claims: u64,

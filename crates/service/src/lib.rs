@@ -1,13 +1,19 @@
-//! What the server does, as state machines: authenticate, resolve, deliver, append, store, expunge.
+//! What the server does, as state machines: check logins, resolve recipients, accept mail, deliver, and do what sessions ask of mailboxes.
 //!
-//! Three kinds of owner, all [`machine::Machine`]s: [`directory::DirectoryOwner`] (accounts, aliases, logins),
-//! [`queue::QueueOwner`] (accepted transactions until they are delivered) and [`owner::PartitionOwner`] (the mail of the accounts of
-//! some partitions). Sessions speak to them in [`api`] terms.
+//! Purpose: three kinds of owner, all `machine::Machine`s. `directory::DirectoryOwner` knows accounts, aliases and logins.
+//! `queue::QueueOwner` has accepted mail until it is delivered. `owner::PartitionOwner` has the mail of the accounts of some partitions.
+//! Sessions speak to them in terms of `api`.
 //!
-//! Invariants: no answer leaves before what it saw is on disk ([`gate`]); commits of a partition are submitted in order; no
-//! machine reads a clock or does I/O.
+//! Invariants:
+//! - No answer leaves before what it saw is on disk (`gate`).
+//! - Commits of a machine are given out in order, and a commit that fails takes what followed it along: the partition is read again.
+//! - A batch of another node, the rows that it changes and the position are one commit.
+//! - No machine reads a clock or does I/O; what takes long (rows into an account, argon2) is given out and comes back as an input.
 //!
-//! Reading order: [`api`], [`machine`], [`log`], [`gate`], [`peers`], then the owners.
+//! Reading order: `api`, `machine`, `log`, `gate`, `turns`; `peers/mod`, `peers/shipping` (batches of others), `stamps`.
+//! Owner: `owner/mod`, `loading`, `calls`, `looking`, `writing`, `foreign`, `reading`, `confirming`, `elsewhere`, `young`, `joining`, `leaving`.
+//! Directory: `directory`, `auth`, `directory/decoys`, `scram`.
+//! Queue: `queue`, `queue/accepting`, `foreign`, `holders`, `handing`, `takeover`. Offline: `verify`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -313,12 +313,23 @@ fn content(value: &Bytes) -> Result<BlobName, String> {
     Ok(content.blob)
 }
 
-/// The body that a row of an account names, if it can be read.
+/// The bodies that a row of an account names, if it can be read: that of a message, or those of a part of a batch that is held.
 #[must_use]
-pub fn named(key: &[u8], row: &[u8]) -> Option<BlobName> {
+pub fn named(key: &[u8], row: &[u8]) -> Vec<BlobName> {
+    if account_of(key).is_some() && keys::is_held(key) {
+        let held = owner::held_blobs(row).unwrap_or_default().into_iter();
+        let name = |blob: whimbrel_storage::BlobName| BlobName {
+            hash: blob.hash.0,
+            upload: blob.upload.0,
+        };
+        return held.map(name).collect();
+    }
     match keys::row_of_key(key) {
-        Ok(RowKey::Content(_)) => Some(Content::decode(row).ok()?.blob),
-        _ => None,
+        Ok(RowKey::Content(_)) => {
+            let content = Content::decode(row).ok();
+            content.map(|content| content.blob).into_iter().collect()
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -5,6 +5,8 @@
 mod auth;
 mod directory;
 mod handing;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod owner;
 mod queue;
 mod queue_verify;

@@ -1,6 +1,9 @@
 //! A whole server in one thread on virtual time from one seed, with checkers.
 //!
-//! Reading order: [`rng`], [`node`] (the machines on a model disk), [`model`] (what an account should hold), [`client`], [`world`]
+//! Invariants: the machines are those of the product, built as the server builds them; a seed gives the same history on every machine; checkers know nothing
+//! of how the load was made.
+//!
+//! Reading order: [`node`] (the machines on a model disk), [`model`] (what an account should hold), [`client`], [`world`]
 //! (clients, faults, checks), [`checkers`], `stored`; [`cluster`] (several nodes and a network).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -20,7 +20,7 @@ pub struct Message {
     pub key: Number,
     /// By what it came under its present name.
     pub entered: Number,
-    /// By what it came under earlier names, since it was put where it is: the UIDs of that time still name it (DESIGN, 4.2), for a
+    /// By what it came under earlier names, since it was put where it is: the UIDs of that time still name it (docs/design.md#rule-2), for a
     /// client that has not heard of a RENAME away and back.
     pub past: Vec<Number>,
     /// What stands in it. Many messages may hold the same (COPY).

@@ -1,4 +1,4 @@
-//! UIDs are claimed again only where the network was not whole (DESIGN, 4, rule 5).
+//! UIDs are claimed again only where the network was not whole (docs/design.md#rule-5).
 
 use whimbrel_sim::cluster::claims::{Outcome, Setting, Shape, run, table};
 

@@ -1014,7 +1014,7 @@ fn salts_of_names_that_do_not_exist_stay_as_they_are() {
 }
 
 /// Found by seed 72317, whose model did not know it: what was renamed away and back has new UIDs, and a client that has not heard of that
-/// acts by the old ones on the same messages (DESIGN, 4.2).
+/// acts by the old ones on the same messages (docs/design.md#rule-2).
 #[test]
 fn what_was_renamed_away_and_back_is_still_named_by_its_old_uids() {
     let mut world = world();

@@ -83,7 +83,6 @@ fn traits(body: &CommandBody) -> (&'static str, Needs, Telling) {
         C::Store(store) => ("STORE", Mailbox, by_number(store.uid)),
         C::Copy { .. } => ("COPY", Mailbox, Telling::All),
         C::Move { .. } => ("MOVE", Mailbox, Telling::Ask),
-        _ => ("UNKNOWN", Any, Telling::All),
     }
 }
 
@@ -254,7 +253,10 @@ impl ImapSession {
             C::Store(arguments) => Box::new(Store::new(cx, arguments)?),
             C::Copy { uid, set, mailbox } => Box::new(Copy::new(cx, uid, &set, &mailbox, false)?),
             C::Move { uid, set, mailbox } => Box::new(Copy::new(cx, uid, &set, &mailbox, true)?),
-            _ => return Err(Outcome::bad("Command is not supported")),
+            // Switched off.
+            C::Compress(_) | C::Unauthenticate => {
+                return Err(Outcome::bad("Command is not supported"));
+            }
         })
     }
 

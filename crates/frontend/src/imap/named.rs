@@ -1,4 +1,4 @@
-//! UIDs that a client names and that it cannot know from here (DESIGN, 4.6).
+//! UIDs that a client names and that it cannot know from here (docs/design.md#rule-6).
 //!
 //! A client that comes from another node names what it was told there: a UID, or the UIDNEXT from which it asks (`n:*`), beyond the UIDNEXT that was told
 //! here before it came. So does one to which an older copy of the disk, put back since, had told more. Before the command is carried out the owner is asked

@@ -1,4 +1,4 @@
-//! An older disk was put back with a lead that is too short: a client that asks from the UIDNEXT it was told gets all that is new (DESIGN, 4.6).
+//! An older disk was put back with a lead that is too short: a client that asks from the UIDNEXT it was told gets all that is new (docs/design.md#rule-6).
 
 use super::world::{Cut, World};
 

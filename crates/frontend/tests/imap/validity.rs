@@ -1,4 +1,4 @@
-//! Numbers that mean something else here: UIDs after UIDVALIDITY has risen (DESIGN, 4.7), MODSEQs of another node in conditions.
+//! Numbers that mean something else here: UIDs after UIDVALIDITY has risen (docs/design.md#rule-7), MODSEQs of another node in conditions.
 
 use super::world::{Cut, World};
 

@@ -42,7 +42,6 @@ pub struct Command {
 ///
 /// `uid` says that the command was given with UID in front: numbers are UIDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum CommandBody {
     /// RFC 9051, section 6.1.1.
     Capability,

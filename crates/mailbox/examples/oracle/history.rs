@@ -558,7 +558,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A client is told all names: rule 3.
+    /// A client is told all names: docs/design.md#rule-3.
     fn look(&mut self, i: usize) -> Outcome {
         for name in self.listed(i) {
             let node = &mut self.nodes[i];

@@ -27,7 +27,7 @@ const TICK_SECONDS: u64 = 32;
 /// The counter ends here: a UID has 32 bits, six of them the slot.
 const COUNTER_MAX: u32 = (1 << 26) - 1;
 
-/// A UID that a client names is believed up to this far ahead of the counter (rule 6).
+/// A UID that a client names is believed up to this far ahead of the counter (docs/design.md#rule-6).
 pub(crate) const NAMED_AHEAD_MAX: u32 = 1 << 20;
 
 /// Messages claimed again at a time: what they change must fit into one write of the store, and others wait for it.
@@ -166,7 +166,7 @@ pub struct Stored {
     pub missing: Vec<u32>,
 }
 
-/// What a client that may come from another node names (rule 6).
+/// What a client that may come from another node names (docs/design.md#rule-6).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Takeover {
     /// For each name the greatest UID or UIDNEXT - 1 that the client named.

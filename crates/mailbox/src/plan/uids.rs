@@ -1,9 +1,9 @@
-//! Claims made again: late messages (rule 4), takeover (rule 6), epochs (rule 7).
+//! Claims made again: late messages (docs/design.md#rule-4), takeover (docs/design.md#rule-6), epochs (docs/design.md#rule-7).
 
 use super::*;
 
 impl Replica {
-    /// Late messages claimed again (rule 4). `peers` are those who will do the same at once: they give the rank.
+    /// Late messages claimed again (docs/design.md#rule-4). `peers` are those who will do the same at once: they give the rank.
     ///
     /// The blocks of replicas that claim the same messages again do not interleave: block `rank` begins `rank` times the
     /// number of messages of this part further on. So one replica's claims win for all messages, and nothing is late again.
@@ -59,7 +59,7 @@ impl Replica {
             .filter(move |(_, uid)| uid / 64 <= ahead)
     }
 
-    /// What must be done before a client that may come from another node is answered (rule 6).
+    /// What must be done before a client that may come from another node is answered (docs/design.md#rule-6).
     ///
     /// In this order, all without peers, for a takeover waits for nobody: [`Self::release`], [`Self::plan_late`], this, and
     /// [`Self::raise_marks`] with the same argument before anything is told. Claims are made as many at a time as by [`Self::plan_late`]: apply,
@@ -121,7 +121,7 @@ impl Replica {
         Plan { ops, outcome: () }
     }
 
-    /// Raises the marks of the names to what a client named (rule 6), which counts as announced.
+    /// Raises the marks of the names to what a client named (docs/design.md#rule-6), which counts as announced.
     pub fn raise_marks(&mut self, at: &At, takeover: &Takeover) {
         let named: Vec<(MailboxName, u32)> = self.plausible(at, takeover).cloned().collect();
         for (name, uid) in named {
@@ -160,7 +160,7 @@ impl Replica {
         }
     }
 
-    /// Whether UIDs may run out within one call: then an epoch is due first (rule 7).
+    /// Whether UIDs may run out within one call: then an epoch is due first (docs/design.md#rule-7).
     pub fn needs_epoch(&self, at: &At) -> bool {
         self.created != 0 && self.claims(at).next > COUNTER_MAX - NAMED_AHEAD_MAX
     }

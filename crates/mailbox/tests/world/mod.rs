@@ -1203,7 +1203,7 @@ impl World {
         self.check_oracle(i)
     }
 
-    /// The wandering client comes to node `to` (rule 6).
+    /// The wandering client comes to node `to` (docs/design.md#rule-6).
     fn takeover(&mut self, to: usize) -> Outcome {
         let now = self.nodes[to].hlc.last().max(self.clock(to));
         self.takes_over = true;

@@ -188,7 +188,7 @@ pub struct Reading {
     pub counter: u32,
 }
 
-/// Readers and counters (DESIGN 4, rule 5).
+/// Readers and counters (docs/design.md#rule-5).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Readers {
     /// Which partition.
@@ -242,7 +242,7 @@ pub struct ReadersOf {
     pub ends: Option<bool>,
 }
 
-/// What the sender has shown to its clients (DESIGN 4, rule 6).
+/// What the sender has shown to its clients (docs/design.md#rule-6).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Announced {
     /// Which partition.

@@ -270,7 +270,7 @@ impl PartitionOwner {
         Ok(Reply::Partly { rest: None })
     }
 
-    /// UIDVALIDITY rises when UIDs may run out within this call, or because the directory asks for it (DESIGN, 4.7).
+    /// UIDVALIDITY rises when UIDs may run out within this call, or because the directory asks for it (docs/design.md#rule-7).
     pub(super) fn epoch_if_due(&mut self, now: Now, account: AccountId, least: u32) {
         let at = self.at(now, account);
         let Ok(replica) = self.replica(account) else {
@@ -431,7 +431,7 @@ impl PartitionOwner {
                     });
                 }
                 // Who sent it was answered when it was in the queue.
-                self.write_for(now, account, plan.ops, &[], true);
+                self.write_for(now, account, plan.ops, &[], true, None);
                 if let (true, Some(uid)) = (delivery.sent, uid) {
                     self.sent_arrived(now, account, &name, uid, &delivery.content, true);
                 }

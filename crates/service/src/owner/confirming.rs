@@ -19,6 +19,7 @@ use whimbrel_replication::{
     waits::{self, Outcome, Refused, Waits},
     wire::BlobHave,
 };
+use whimbrel_storage::Room;
 
 use super::{Link, Own, Partition, PartitionOwner, batches::fits, keys, reading::Others};
 use crate::{
@@ -414,7 +415,8 @@ impl PartitionOwner {
                 len /= 2;
                 plan = replica.plan_take_back(&rest[..len]);
             }
-            self.write(now, account, plan.ops, &[]);
+            // What was refused must not stay, however little room there is.
+            self.write_for(now, account, plan.ops, &[], false, Some(Room::Vital));
             rest = &rest[len..];
         }
         self.collect_soon(now, account);

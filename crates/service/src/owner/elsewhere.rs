@@ -1,4 +1,4 @@
-//! Clients that come from other nodes (DESIGN, 4, rule 6; docs/decisions/0020).
+//! Clients that come from other nodes (docs/design.md#rule-6; docs/decisions/0020).
 //!
 //! A client that names a UID which another node may have told it asks only for what lies above. What lies below, and was not shown there before it was told,
 //! is claimed again before it is answered. So each member tells the others, for a whole partition, up to where it has shown all that is applied at it
@@ -261,7 +261,7 @@ impl PartitionOwner {
         done.map(|()| true)
     }
 
-    /// While it is so nothing waits for other nodes (rule 5): what is claimed is shown at once.
+    /// While it is so nothing waits for other nodes (docs/design.md#rule-5): what is claimed is shown at once.
     pub(super) fn nobody_waits(&mut self, account: AccountId, nobody: bool) {
         if let Some(entry) = self.accounts.get(&account)
             && let Some(super::Partition::Running(own)) = self.partitions.get_mut(&entry.partition)

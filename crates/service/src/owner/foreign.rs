@@ -3,7 +3,7 @@
 //! A partition's machine (`crate::peers`) says in which order batches are stored and applied; here each becomes one commit: the
 //! batch, the rows it changed and the position, which says that it is applied. A batch waits until the accounts that it names are loaded, and what comes
 //! behind it in the partition waits with it. Sessions are told as of local changes: MODSEQs are given when something is shown, and what is late
-//! is claimed again at once (rule 4).
+//! is claimed again at once (docs/design.md#rule-4).
 //!
 //! Who reads elsewhere: `reading`.
 

@@ -7,7 +7,7 @@ use whimbrel_mailbox::{AccountId, LoadError, MessageId, RowKey};
 /// Before every account row, so that nothing else of the partition is among them.
 const ACCOUNT_ROW: u8 = b'a';
 
-/// The partition of an account: the first byte of BLAKE3 of its id (DESIGN, 1).
+/// The partition of an account: the first byte of BLAKE3 of its id (docs/design.md#glossary).
 #[must_use]
 pub fn partition_of(account: AccountId) -> PartitionId {
     PartitionId::accounts(blake3::hash(&account.0).as_bytes()[0])

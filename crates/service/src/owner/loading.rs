@@ -545,7 +545,7 @@ impl PartitionOwner {
         }
         let told = birth.risen.max(birth.uid_validity).max(birth.created);
         if let Some(least) = own.log.least_opened(told) {
-            // What was told of it is lost: no UID can be vouched for (rule 7).
+            // What was told of it is lost: no UID can be vouched for (docs/design.md#rule-7).
             let at = self.at(now, account);
             ops.extend(replica.plan_epoch(&at, least).ops);
         } else if birth.risen > birth.uid_validity.max(birth.created) {
@@ -626,7 +626,9 @@ impl PartitionOwner {
             self.out.extend(told);
             // What was read may be newer than what was told of it.
             let partition = entry.partition;
-            if let Some(own) = self.running(partition) {
+            if let Some(own) = self.running(partition)
+                && !broken("read-again-counter-not-told")
+            {
                 own.rose(account, counter);
             }
         }

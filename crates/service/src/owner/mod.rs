@@ -1,6 +1,6 @@
 //! The owner of some partitions: the mail of the accounts in them.
 //!
-//! One owner runs on one thread and holds the loaded accounts of its partitions. A call finds its account in memory or has it
+//! One owner takes one input at a time and holds the loaded accounts of its partitions. A call finds its account in memory or has it
 //! loaded; a write is planned by `mailbox`, sealed into a batch, applied by the same `apply` that foreign batches take, and handed out as one
 //! commit with the rows it changed; the answer waits in the partition's gate.
 //!
@@ -166,8 +166,8 @@ impl Default for Config {
     }
 }
 
-/// 2^18 UIDs, 0.4 % of all: more than an account is given, beyond one in 32 s, between a backup and the loss. It grows with the age of
-/// the copy, to 3.5 % at most.
+/// 2^18 counters, 0.4 % of all: more than an account is given, beyond one in 32 s, between a backup and the loss. It grows with the age of
+/// the copy, to 1.2 % at most.
 const LEAD: u32 = 1 << 18;
 
 /// The owner of some partitions.

@@ -6,7 +6,7 @@ use whimbrel_storage::Mutation;
 
 use super::keys;
 
-/// The blob that an operation names, as batches have it: hash and upload (DESIGN, 2: peers fetch it beside the batch). Copies name none
+/// The blob that an operation names, as batches have it: hash and upload (docs/design.md#delivery: peers fetch it beside the batch). Copies name none
 /// that is new.
 pub(super) fn named_blob(op: &Op) -> Option<Vec<u8>> {
     let blob = match op {

@@ -35,12 +35,13 @@ impl PartitionOwner {
         ops: Vec<Op>,
         announce: &[&MailboxName],
     ) {
-        self.write_for(now, account, ops, announce, false);
+        self.write_for(now, account, ops, announce, false, None);
     }
 
     /// Applies operations of our own and hands out the commits that hold them: one for these and one for each round of claims made again that
     /// they cause. Names in `announce` are about to be told.
-    /// `lazy` if nobody waits for it, unless a session watches the account, which asks at once.
+    /// `lazy` if nobody waits for it, unless a session watches the account, which asks at once. `room`: what of the disk it may take; `None`: by what the
+    /// operations do.
     pub(super) fn write_for(
         &mut self,
         now: Now,
@@ -48,6 +49,7 @@ impl PartitionOwner {
         mut ops: Vec<Op>,
         announce: &[&MailboxName],
         lazy: bool,
+        room: Option<Room>,
     ) {
         let stamp = self.stamps.stamp(now);
         let mut left = usize::MAX;
@@ -64,12 +66,12 @@ impl PartitionOwner {
             let peers = own.peers(now, account, &self.config.peers);
             let mut sealed = None;
             let mut late = false;
-            let room = match ops.is_empty() {
+            let room = room.unwrap_or(match ops.is_empty() {
                 // Marks alone: looking works on a full disk.
                 true => Room::Vital,
                 false if free_room(&ops) => Room::Frees,
                 false => Room::Ordinary,
-            };
+            });
             let epoch = ops.iter().any(|op| matches!(op, Op::Epoch { .. }));
             if !ops.is_empty() {
                 let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
@@ -187,7 +189,7 @@ impl PartitionOwner {
                 if announce.is_empty() {
                     return;
                 }
-                return self.write_for(now, account, Vec::new(), announce, lazy);
+                return self.write_for(now, account, Vec::new(), announce, lazy, None);
             }
         }
     }

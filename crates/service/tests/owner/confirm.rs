@@ -218,7 +218,7 @@ fn travel_without(pair: &mut Pair, kept: fn(&Frame) -> bool) -> VecDeque<(Incarn
     aside
 }
 
-/// A UID that others must be heard about first (DESIGN 4, rule 5), of a message that they must have: the answer waits for both, whichever is first.
+/// A UID that others must be heard about first (docs/design.md#rule-5), of a message that they must have: the answer waits for both, whichever is first.
 #[test]
 fn an_answer_waits_for_confirmation_and_for_readers() {
     let kinds: [fn(&Frame) -> bool; 2] = [
@@ -497,33 +497,38 @@ fn a_body_counts_when_it_is_durable() {
 /// It is not known any more whether it is confirmed: it is taken back, on a disk that is still full, and the client is told so then.
 #[test]
 fn a_commit_that_fails_takes_back_what_waits() {
-    let mut pair = pair();
-    let request = append(&mut pair, "a");
-    pair.nodes[0].full = true;
-    let reply = pair.append_for(0, ANNE, "a", 1);
-    assert!(
-        matches!(reply, Reply::Failed(Failure::Storage)),
-        "{reply:?}"
-    );
-    assert!(pair.answer(0, request).is_none(), "it is there");
-    pair.pass(0, 2);
-    is_refused(pair.answer(0, request), Failure::NotConfirmed);
-    assert!(pair.uids(0, "a").is_empty());
-    pair.nodes[0].full = false;
-    pair.settle();
-    assert!(pair.uids(1, "a").is_empty());
-    assert!(pair.answer(0, request).is_none(), "there is one answer");
-    let request = append(&mut pair, "a");
-    pair.travel();
-    assert!(matches!(
-        pair.answer(0, request),
-        Some(Reply::Appended { .. })
-    ));
+    // Without room for what removes, too.
+    for scant in [false, true] {
+        let mut pair = pair();
+        let request = append(&mut pair, "a");
+        pair.nodes[0].full = true;
+        pair.nodes[0].scant = scant;
+        let reply = pair.append_for(0, ANNE, "a", 1);
+        assert!(
+            matches!(reply, Reply::Failed(Failure::Storage)),
+            "{reply:?}"
+        );
+        assert!(pair.answer(0, request).is_none(), "it is there");
+        pair.pass(0, 2);
+        is_refused(pair.answer(0, request), Failure::NotConfirmed);
+        assert!(pair.uids(0, "a").is_empty());
+        pair.nodes[0].full = false;
+        pair.nodes[0].scant = false;
+        pair.settle();
+        assert!(pair.uids(1, "a").is_empty());
+        assert!(pair.answer(0, request).is_none(), "there is one answer");
+        let request = append(&mut pair, "a");
+        pair.travel();
+        assert!(matches!(
+            pair.answer(0, request),
+            Some(Reply::Appended { .. })
+        ));
+    }
 }
 
 /// What waits only for its UID is durable, and stays: so it is not refused.
 #[test]
-fn a_commit_that_fails_refuses_nothing_that_is_there() {
+pub(crate) fn a_commit_that_fails_refuses_nothing_that_is_there() {
     let mut pair = pair();
     let _ = pair.uids(1, "a");
     pair.settle();

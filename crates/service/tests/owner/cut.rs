@@ -223,3 +223,30 @@ fn a_store_of_messages_with_a_hundred_long_keywords_each() {
     let room = whimbrel_storage::COMMIT_BYTES_MAX - (1 << 20);
     assert!(bytes > room, "{bytes} bytes");
 }
+
+/// Node 1 has readers, and reads the account again for a batch that does not fit into one commit: it tells how high its counter is then, and node 0 shows
+/// what it claimed before its patience ends.
+#[test]
+pub(crate) fn a_counter_is_told_when_the_account_was_read_again() {
+    let few = Config {
+        foreign_bytes_max: 4 << 10,
+        ..Config::default()
+    };
+    let mut pair = Pair::with(few);
+    pair.create(0, "new");
+    pair.append(0, "INBOX", MESSAGES);
+    pair.settle();
+    let uids = pair.uids(1, "INBOX");
+    let large = store(uids.clone(), FlagChange::Add, keywords(20, 200));
+    let reply = pair.call(1, large);
+    assert!(matches!(reply, Reply::Stored { .. }), "{reply:?}");
+    pair.settle();
+    let loads = pair.nodes[1].loads;
+    let moved = pair.ask(0, ANNE, transfer(uids, true), 0);
+    assert!(pair.answer(0, moved).is_none(), "node 1 has readers");
+    // No time passes.
+    pair.travel();
+    assert!(pair.nodes[1].loads > loads, "it reads the account again");
+    let reply = pair.answer(0, moved);
+    assert!(matches!(reply, Some(Reply::Copied { .. })), "{reply:?}");
+}

@@ -1,4 +1,4 @@
-//! A client that comes from another node (DESIGN, 4, rule 6): what it may not have been shown there is claimed again, and nothing else.
+//! A client that comes from another node (docs/design.md#rule-6): what it may not have been shown there is claimed again, and nothing else.
 
 use whimbrel_crdt::VersionVector;
 use whimbrel_replication::wire::{Hello, Room};

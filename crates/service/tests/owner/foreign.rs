@@ -146,7 +146,7 @@ fn a_foreign_rename_of_many_messages_is_no_great_commit() {
     assert_eq!(rows.len(), MESSAGES + 1);
 }
 
-/// "an unknown op is stored and stalls that account, never half applied" (DESIGN, 6).
+/// An op of an unknown kind is stored and stalls its account (docs/design.md#batches).
 #[test]
 fn an_unknown_operation_stalls_its_account_and_nothing_else() {
     let mut pair = two_accounts();

@@ -288,7 +288,7 @@ fn a_body_that_the_others_have_is_waited_for() {
 
 /// Of an account that cannot go on what was not shown is not claimed again.
 #[test]
-fn who_has_an_account_in_part_does_not_leave() {
+pub(crate) fn who_has_an_account_in_part_does_not_leave() {
     let mut placed = placed();
     let is_mailbox = |row: &RowKey| matches!(row, RowKey::Mailbox(_));
     let row = placed.pair.nodes[1].rows_of(is_mailbox).into_keys().next();
@@ -339,7 +339,7 @@ fn an_answer_counts_for_what_was_asked() {
 
 /// What one that leaves alone has others must get, before they say that they have it.
 #[test]
-fn who_lacks_something_does_not_answer() {
+pub(crate) fn who_lacks_something_does_not_answer() {
     let mut placed = placed();
     placed.say(1, Phase::Leaves, &[0]);
     let partition = partition_of(ANNE);

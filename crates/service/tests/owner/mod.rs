@@ -1,22 +1,22 @@
 //! An owner by itself: how its changes are cut into commits and calls, what a collection leaves, and what operations cost.
 mod batches;
 mod collection;
-mod confirm;
-mod cut;
+pub(crate) mod confirm;
+pub(crate) mod cut;
 mod elsewhere;
 mod foreign;
 mod imports;
 mod lacking;
-mod leaving;
+pub(crate) mod leaving;
 mod node;
 mod pair;
 mod parts;
 mod placed;
 mod quota;
 mod refused;
-mod states;
+pub(crate) mod states;
 mod steps;
 mod unions;
-mod untold;
+pub(crate) mod untold;
 mod windows;
 mod world;

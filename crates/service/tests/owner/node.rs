@@ -43,6 +43,8 @@ pub(crate) struct Node {
     pub(crate) warnings: Vec<String>,
     /// Its disk takes what leads to more room, and what the node could not work without.
     pub(crate) full: bool,
+    /// Its disk takes only what the node could not work without.
+    pub(crate) scant: bool,
     /// Its disk takes nothing.
     pub(crate) away: bool,
     /// It takes so many commits more, and then nothing.
@@ -95,6 +97,7 @@ impl Node {
             largest_foreign: 0,
             warnings: Vec::new(),
             full: false,
+            scant: false,
             away: false,
             commits_left: None,
             refuses_own: false,
@@ -238,7 +241,8 @@ impl Node {
     pub(crate) fn takes(&self, commit: &Commit) -> bool {
         let entry = commit.entry.as_ref();
         let is_own = entry.is_some_and(|of| of.origin.0 == self.config.origin.get());
-        let is_full = self.full && commit.room == Room::Ordinary;
+        let is_full =
+            self.full && commit.room == Room::Ordinary || self.scant && commit.room != Room::Vital;
         let is_away = self.away || self.commits_left == Some(0);
         !(is_away || is_full || is_own && self.refuses_own)
     }

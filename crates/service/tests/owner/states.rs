@@ -130,7 +130,7 @@ fn what_comes_holds_the_bodies_that_it_names() {
         pair.travel_some(frames);
         let node = &pair.nodes[1];
         for (key, value) in node.rows.iter().filter(|(key, _)| keys::is_coming(key)) {
-            if let Some(blob) = verify::named(&key[9..], value) {
+            for blob in verify::named(&key[9..], value) {
                 let holder = Bytes::from(key.clone());
                 assert!(node.held.contains(&(blob_name(&blob), holder)), "{frames}");
                 held += 1;
@@ -317,7 +317,7 @@ fn what_cannot_be_read_leaves_nothing_behind() {
 
 /// What came of it goes with it, and the state is joined.
 #[test]
-fn an_account_that_cannot_be_joined_can_be_removed() {
+pub(crate) fn an_account_that_cannot_be_joined_can_be_removed() {
     let mut pair = apart();
     let is_mailbox = |row: &RowKey| matches!(row, RowKey::Mailbox(_));
     let mut rows = pair.nodes[0].rows_of(is_mailbox).into_keys();
@@ -338,7 +338,7 @@ fn an_account_that_cannot_be_joined_can_be_removed() {
 
 /// Rows of an account that the directory has removed do not come back.
 #[test]
-fn a_removed_account_does_not_come_back_with_a_state() {
+pub(crate) fn a_removed_account_does_not_come_back_with_a_state() {
     let mut pair = apart();
     pair.nodes[1].removed.insert(bea());
     let of_bea = |key: &Vec<u8>| key.get(1..17) == Some(&bea().0[..]);

@@ -34,7 +34,7 @@ fn watched() -> World {
 
 /// The answer tells a UIDNEXT that nobody was told, and so it waits for a commit, which is refused; what the session asks next is what it was not told.
 #[test]
-fn new_mail_is_told_after_a_full_disk() {
+pub(crate) fn new_mail_is_told_after_a_full_disk() {
     let mut world = watched();
     world.deliver(3);
     for _ in 0..2 {

@@ -3,7 +3,7 @@
 //! Answers may cross: what was asked before another session was answered may have been read before, too (an answer waits for a sync, or for other nodes). Of such ones
 //! nothing is said.
 //!
-//! MODSEQs are a node's own (DESIGN, 4): everything here is of one incarnation, and of one life of it in a partition.
+//! MODSEQs are a node's own (docs/design.md#modseq): everything here is of one incarnation, and of one life of it in a partition.
 
 use std::collections::{BTreeMap, BTreeSet};
 

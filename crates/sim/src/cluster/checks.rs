@@ -431,7 +431,7 @@ impl World {
         format!("logs go on at {logs:?}, bodies missing, and who has them {lacking:x?}")
     }
 
-    /// A body that a row of the account's partition says is missing is one that a message names.
+    /// A body that a row of the account's partition says is missing is one that a message names, or a part of a batch that is held.
     fn missing_are_named(&self, node: usize, account: AccountId) -> Result<(), String> {
         let partition = store_partition(keys::partition_of(account));
         let disk = &self.members[node].node.disk;
@@ -441,7 +441,7 @@ impl World {
             let page = disk.scan(partition, &range, ScanLimit::default());
             lacking.extend(page.rows.iter().filter_map(|(key, _)| lacking_of_key(key)));
             let rows = page.rows.iter();
-            named.extend(rows.filter_map(|(key, row)| verify::named(key, row)));
+            named.extend(rows.flat_map(|(key, row)| verify::named(key, row)));
             next = page.next.map(|start| KeyRange { start, ..range });
         }
         match lacking.difference(&named).next() {

@@ -1,4 +1,4 @@
-//! Clients that go from node to node and ask each only for what is new: what they overlook (DESIGN 4, rule 6).
+//! Clients that go from node to node and ask each only for what is new: what they overlook (docs/design.md#rule-6).
 //!
 //! Of INBOX a client knows UIDNEXT as it was told last, the MODSEQ, and which messages it was shown. Where it selects INBOX it looks only at what has a UID of at
 //! least that. What is there below it, and was never shown to it, it overlooks. Clients with QRESYNC, which say where they were, must overlook nothing at any time but what had

@@ -52,7 +52,7 @@ impl World {
             self.bring(node);
             self.members[node].node.hangup(session);
         }
-        // The clients came once more a moment ago, and what they named is an operation, too (rule 6): all nodes have it then.
+        // The clients came once more a moment ago, and what they named is an operation, too (docs/design.md#rule-6): all nodes have it then.
         self.run_until(self.now + PAUSE_MICROS)?;
         self.all_apply()?;
         let accounts = self.accounts.clone();
@@ -162,7 +162,7 @@ impl World {
         Ok(())
     }
 
-    /// Who lacks a body shows its message later, and under another UID if it has told of later ones (rule 4).
+    /// Who lacks a body shows its message later, and under another UID if it has told of later ones (docs/design.md#rule-4).
     fn all_have_the_bodies(&mut self, lacking: &BTreeMap<usize, u64>) -> Result<(), String> {
         let end = self.now + PATIENCE_MICROS;
         self.run_until(self.now + PAUSE_MICROS)?;
@@ -171,7 +171,7 @@ impl World {
         loop {
             let lacks = |(node, count): &(&usize, &u64)| self.bodies_missing(**node) > **count;
             let Some((&node, _)) = lacking.iter().find(lacks) else {
-                // A message whose body has just come is looked at as if it had come then, and waits for other nodes (rule 5).
+                // A message whose body has just come is looked at as if it had come then, and waits for other nodes (docs/design.md#rule-5).
                 if !watched.is_empty() {
                     self.run_until(self.now + PAUSE_MICROS)?;
                 }
