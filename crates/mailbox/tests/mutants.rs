@@ -32,6 +32,7 @@ const MUTANTS: &[&str] = &[
     "join-forgets-killed",
     "join-keeps-first-import",
     "join-keeps-removed",
+    "last-spelling-wins",
     "late-is-shown",
     "late-not-claimed",
     "left-mailbox-not-restarted",
