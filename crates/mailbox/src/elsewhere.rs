@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{Incarnation, VersionVector};
 
 use super::{At, MailboxName, Replica, RowKey};
@@ -154,10 +153,7 @@ fn thin(points: &mut Vec<Point>, shown: &[&VersionVector]) {
     let recent = points.len().saturating_sub(RECENT_POINTS);
     let last =
         |vector: &&VersionVector| points.iter().rposition(|point| point.is_covered_by(vector));
-    let used: BTreeSet<usize> = match broken("points-not-pinned") {
-        true => BTreeSet::new(),
-        false => shown.iter().filter_map(last).collect(),
-    };
+    let used: BTreeSet<usize> = shown.iter().filter_map(last).collect();
     let mut at = 0;
     points.retain(|_| {
         at += 1;

@@ -171,7 +171,7 @@ fn all_come_from_whoever_has_them() {
 }
 
 #[test]
-fn nobody_is_believed_without_the_hash() {
+pub(crate) fn nobody_is_believed_without_the_hash() {
     let (name, data) = blob(1, 500);
     let (finished, _) = fetch(&[(name, data, 1)], &[Kind::Lies]);
     assert_eq!(finished, []);

@@ -6,7 +6,7 @@
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;
 
-use crate::world;
+use crate::{blobs, world};
 
 /// Every name is that of a switch in this crate.
 const MUTANTS: &[&str] = &[
@@ -19,6 +19,7 @@ const MUTANTS: &[&str] = &[
     "applied-before-sync",
     "applied-early",
     "behind-unnoticed",
+    "blob-unverified",
     "budget-exceeded",
     "chain-unchecked",
     "clock-unguarded",
@@ -101,6 +102,13 @@ fn object(seeds: u64) -> Option<String> {
         ),
         Err(_) => Some("panic".to_owned()),
     };
+    let bodies = || {
+        blobs::nobody_is_believed_without_the_hash();
+        Ok(())
+    };
+    if tried(&bodies).is_some() {
+        return Some("by a body of other bytes".into());
+    }
     for (name, scenario) in world::named() {
         if let Some(error) = tried(scenario) {
             return Some(format!("by \"{name}\" ({error})"));

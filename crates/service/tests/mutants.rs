@@ -9,13 +9,17 @@ use std::panic::catch_unwind;
 
 use whimbrel_crdt::mutants::broken;
 
-use crate::owner::{confirm, cut, leaving, states, untold};
+use crate::owner::{confirm, cut, elsewhere, leaving, states, untold};
 
 /// Names of switches in `service`, and the test that must fail.
 const MUTANTS: &[(&str, fn())] = &[
     (
         "answers-without-all",
         leaving::who_lacks_something_does_not_answer,
+    ),
+    (
+        "hidden-is-reported",
+        elsewhere::what_is_hidden_is_not_said_to_be_shown,
     ),
     (
         "left-in-part",
@@ -32,6 +36,10 @@ const MUTANTS: &[(&str, fn())] = &[
     (
         "removed-comes-back-by-state",
         states::a_removed_account_does_not_come_back_with_a_state,
+    ),
+    (
+        "reported-before-sync",
+        elsewhere::what_is_not_durable_is_not_said_to_be_shown,
     ),
     (
         "state-without-hidden",

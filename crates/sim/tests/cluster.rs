@@ -378,9 +378,9 @@ impl Cluster {
 }
 
 mod leaving;
-mod queued;
+pub(crate) mod queued;
 mod states;
-mod young;
+pub(crate) mod young;
 
 #[test]
 fn who_watches_is_told_of_what_came_elsewhere() {
@@ -559,7 +559,7 @@ fn mail_may_come_before_its_account() {
 
 /// The removal of an account takes its mail everywhere, and mail that comes after it does not stay, though it opens the account.
 #[test]
-fn a_removed_account_does_not_come_back() {
+pub(crate) fn a_removed_account_does_not_come_back() {
     for opened_before in [false, true] {
         let mut cluster = Cluster::new(2);
         cluster.link(true);

@@ -12,11 +12,16 @@ use std::panic::catch_unwind;
 use whimbrel_crdt::mutants::{break_rule, broken};
 use whimbrel_sim::cluster::{self, Plan, claims, claims::Shape};
 
+use crate::{
+    cluster::{a_removed_account_does_not_come_back, queued, young},
+    seeds,
+};
+
 /// So many seeds a rule that is broken may survive.
 const SEEDS_MAX: u64 = 1_500;
 
 /// Where a rule that is broken was found last.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum At {
     /// In this setting of regions.
     Regions(usize),
@@ -24,18 +29,20 @@ enum At {
     Lost(u64),
     /// In a cluster that lives on.
     Cluster(u64),
+    /// In a test of this crate, which makes the situation.
+    Test(fn()),
     /// It has to be searched.
     Anywhere,
 }
 
-use At::{Anywhere, Cluster, Lost, Regions};
+use At::{Anywhere, Cluster, Lost, Regions, Test};
 
 /// Names of switches in `service`, `mailbox`, `directory` or `replication`, what must object, as a part of its text, and where that was.
 ///
-/// Rules that show only where streams lose frames are seen by `replication`'s own histories; so are
-/// `announced-without-number`, `closed-log-goes-on`, `excepted-counts`, `removed-ones-heard`, `said-before-stored` and `slot-given-twice`, which clusters survive: members are removed one after the
-/// other here, and slots that nobody ever had are given first. Of leaving, `answers-without-all` and `left-in-part` are seen by `service/tests/owner/leaving.rs` alone, `left-before-told-is-stable` and `left-unasked` by `sim/tests/cluster/leaving.rs`. Not met by random clusters within so many seeds any more:
-/// `untold-is-known` (`service/tests/owner/untold.rs`), `removed-comes-back` (its scenario is in `sim/tests/cluster.rs`), `young-claims` (`sim/tests/cluster/young.rs`).
+/// Rules that show only where streams lose frames are broken by `replication`'s own tests. So are `announced-without-number`, `closed-log-goes-on`,
+/// `excepted-counts`, `removed-ones-heard`, `said-before-stored` and `slot-given-twice`: clusters survive them, since members are removed one after the
+/// other here, and slots that nobody ever had are given first. Rules that need one situation are broken by `service/tests/mutants.rs`, and those of
+/// leaving by `sim/tests/cluster/leaving.rs`.
 const MUTANTS: &[(&str, &[&str], At)] = &[
     ("abort-not-heard", &["told to come back"], Lost(7)),
     ("abort-not-logged", &["told to come back"], Lost(7)),
@@ -45,6 +52,7 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("announce-forgotten", &["U2", "overlooks"], Regions(2)),
     ("answered-before-sync", &["D1/D2"], Cluster(41)),
     ("applied-early", &["causal_delivery"], Regions(2)),
+    ("bodies-are-not-given-later", &["claims:"], Regions(4)),
     ("body-held-by-another", &["D1"], Lost(1)),
     ("body-not-awaited", &["D1"], Regions(3)),
     ("body-said-before-it-came", &["D1/D2"], Cluster(229)),
@@ -72,8 +80,18 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("finished-entry-stays", &["told to come back"], Lost(35)),
     ("first-import-stays", &["U3"], Cluster(63)),
     ("first-spelling-stays", &["U3", "stored"], Cluster(4)),
+    (
+        "finished-entry-taken",
+        &[],
+        Test(seeds::mail_that_was_handed_on_may_be_gone_with_all_who_had_it),
+    ),
     ("flags-keep-modseq", &["MODSEQ"], Lost(17)),
     ("foreign-not-applied", &["U3"], Regions(0)),
+    (
+        "forgets-before-all-is-heard",
+        &[],
+        Test(queued::removed_mail_does_not_come_back_where_its_entry_comes_late),
+    ),
     ("handed-is-done", &["D1/D2"], Cluster(4)),
     ("heard-not-released", &["answers:"], Regions(1)),
     ("heard-without-number", &["told UID", "claims:"], Regions(0)),
@@ -89,6 +107,11 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("mark-goes-with-name", &["U2"], Cluster(333)),
     ("move-last-arrival-wins", &["U3"], Cluster(16)),
     ("nobody-comes-from-elsewhere", &["overlooks"], Cluster(5)),
+    (
+        "nobody-takes-over",
+        &[],
+        Test(queued::accepted_mail_survives_the_loss_of_the_node_that_took_it),
+    ),
     ("nobody-waits", &["told UID", "claims:"], Regions(0)),
     (
         "nobody-waits-for-bodies",
@@ -97,6 +120,11 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ),
     ("nothing-is-cut", &["numbers of the log"], Cluster(2)),
     ("provisional-delivered", &["told to come back"], Lost(7)),
+    (
+        "removed-comes-back",
+        &[],
+        Test(a_removed_account_does_not_come_back),
+    ),
     ("rest-is-lost", &["U3", "D1", "stored"], Regions(3)),
     (
         "resume-skips-unapplied",
@@ -114,6 +142,11 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
         "young-answers",
         &["causal_delivery", "overlooks", "came for a lost disk"],
         Cluster(30),
+    ),
+    (
+        "young-claims",
+        &[],
+        Test(young::a_node_with_an_older_disk_claims_nothing_until_it_has_what_removes_it),
     ),
     (
         "young-without-bodies",
@@ -143,7 +176,10 @@ fn broken_rules_are_noticed() {
 fn object(seeds: u64) -> Option<String> {
     let broken = MUTANTS.iter().find(|(name, ..)| broken(name));
     let (checkers, at) = broken.map_or((&[""][..], Anywhere), |(_, by, at)| (*by, *at));
-    let search = at == Anywhere || std::env::var_os("WHIMBREL_SEARCH").is_some();
+    let search = matches!(at, Anywhere) || std::env::var_os("WHIMBREL_SEARCH").is_some();
+    if let Test(test) = at {
+        return catch_unwind(test).is_err().then(|| "by its test".into());
+    }
     let first = (!search).then(|| try_at(at, checkers)).flatten();
     first.or_else(|| {
         let regions = (0..REGIONS.len()).map(Regions);
@@ -173,7 +209,7 @@ fn try_at(at: At, checkers: &[&str]) -> Option<String> {
         Regions(index) => (1, format!("regions {index}")),
         Lost(seed) => (seed, "a disk lost".to_owned()),
         Cluster(seed) => (seed, "a cluster".to_owned()),
-        Anywhere => return None,
+        Test(_) | Anywhere => return None,
     };
     let line = objection.lines().next().unwrap_or_default();
     let line: String = line.chars().take(110).collect();
@@ -186,7 +222,7 @@ fn objection(at: At) -> Option<String> {
         Regions(index) => regions(index),
         Lost(seed) => cause(catch_unwind(|| cluster::lost::run(seed, false))),
         Cluster(seed) => cause(catch_unwind(|| cluster::run(&Plan::new(seed), false))),
-        Anywhere => None,
+        Test(_) | Anywhere => None,
     }
 }
 

@@ -189,7 +189,7 @@ fn what_was_refused_on_disks_that_are_lost_is_told_to_who_comes_from_there() {
 /// Mail was handed on; three nodes had the delivery, where two had to, and all three were removed. Who had accepted it stayed, had let go of it, and nothing of it was to be held against him. In the
 /// second history his disk hangs meanwhile, and the entry is on it still.
 #[test]
-fn mail_that_was_handed_on_may_be_gone_with_all_who_had_it() {
+pub(crate) fn mail_that_was_handed_on_may_be_gone_with_all_who_had_it() {
     holds(113554);
     holds(133505);
 }

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use whimbrel_crdt::{Hash, Incarnation, PartitionId, mutants::broken};
+use whimbrel_crdt::{Hash, Incarnation, PartitionId};
 use whimbrel_replication::partition::Ticket as Asked;
 use whimbrel_storage::{Commit, Mutation, Room, StoreError};
 
@@ -518,8 +518,7 @@ impl PartitionOwner {
 impl Own {
     /// Whether each account's rows stand for what the position says.
     fn may_give(&self) -> bool {
-        let whole = self.stalled.is_empty() && self.states.joining.is_none();
-        whole || broken("unfinished-state-given")
+        self.stalled.is_empty() && self.states.joining.is_none()
     }
 
     /// Whether a state is here as a whole and waits for a stalled account.

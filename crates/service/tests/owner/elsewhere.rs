@@ -1,16 +1,16 @@
 //! A client that comes from another node (docs/design.md#rule-6): what it may not have been shown there is claimed again, and nothing else.
 
 use whimbrel_crdt::VersionVector;
-use whimbrel_replication::wire::{Hello, Room};
+use whimbrel_replication::wire::{Announced, Hello, Room};
 use whimbrel_service::{
     api::{Failure, Flag, FlagChange, Flags, MailboxCall, Reply, SessionId},
-    machine::Machine,
+    machine::{Input, Machine},
     peers::{Frame, PeerInput, bodies::FEATURE_CONFIRM},
 };
 
 use super::{
     pair::{Pair, incarnation},
-    world::name,
+    world::{ANNE, name},
 };
 
 /// What a client knows: UIDNEXT of INBOX, and HIGHESTMODSEQ.
@@ -384,4 +384,53 @@ fn uids_of_another_uidvalidity_mean_nothing() {
             assert_eq!(gone, refused, "{told}: {reply:?}");
         }
     }
+}
+
+/// What node 0 has said last of what it has shown.
+fn said(pair: &Pair) -> Option<Announced> {
+    let of = pair.sent.iter().rev();
+    let mut of = of.filter_map(|frame| match frame {
+        Frame::Announced(said) => Some(said.clone()),
+        _ => None,
+    });
+    of.next()
+}
+
+/// A message without its body is not shown: its account is excepted until the body is here.
+#[test]
+pub(crate) fn what_is_hidden_is_not_said_to_be_shown() {
+    let mut pair = Pair::new();
+    pair.append(1, "INBOX", 1);
+    pair.settle();
+    let except = |pair: &Pair| said(pair).map(|said| said.except);
+    assert_eq!(except(&pair), Some(Vec::new()));
+    pair.nowhere = true;
+    pair.append(1, "INBOX", 1);
+    pair.settle();
+    assert_eq!(except(&pair), Some(vec![ANNE.0]));
+    let blob = pair.coming[0].last().copied().expect("a body");
+    let now = pair.now.mono_micros;
+    pair.peer(0, PeerInput::Body(blob, now));
+    pair.settle();
+    assert_eq!(except(&pair), Some(Vec::new()));
+}
+
+/// What is shown and not durable may be gone after a crash.
+#[test]
+pub(crate) fn what_is_not_durable_is_not_said_to_be_shown() {
+    let mut pair = Pair::new();
+    pair.append(1, "INBOX", 1);
+    pair.settle();
+    let of_other = |pair: &Pair| said(pair).map(|said| said.vector.get(incarnation(1)));
+    let before = of_other(&pair);
+    assert!(before.is_some());
+    pair.nodes[0].slow = Some([].into());
+    pair.append(1, "INBOX", 1);
+    pair.settle();
+    assert_eq!(of_other(&pair), before);
+    for ticket in pair.nodes[0].slow.take().unwrap_or_default() {
+        pair.input(0, Input::Committed(ticket));
+    }
+    pair.settle();
+    assert!(of_other(&pair) > before);
 }

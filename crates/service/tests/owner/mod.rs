@@ -3,7 +3,7 @@ mod batches;
 mod collection;
 pub(crate) mod confirm;
 pub(crate) mod cut;
-mod elsewhere;
+pub(crate) mod elsewhere;
 mod foreign;
 mod imports;
 mod lacking;

@@ -171,7 +171,7 @@ fn mail_that_others_do_not_confirm_is_given_up_everywhere() {
 
 /// The one that took it is lost with its disk as soon as the sender was told that it is accepted.
 #[test]
-fn accepted_mail_survives_the_loss_of_the_node_that_took_it() {
+pub(crate) fn accepted_mail_survives_the_loss_of_the_node_that_took_it() {
     for count in [2, 3] {
         let mut cluster = linked(count);
         for body in 1..5 {
@@ -300,7 +300,7 @@ fn removed_mail_is_not_delivered_again_elsewhere() {
 
 /// A node hears of the entry after its delivery was removed everywhere, and that it is finished never: the node that took it is lost. The late one is the first to take it over.
 #[test]
-fn removed_mail_does_not_come_back_where_its_entry_comes_late() {
+pub(crate) fn removed_mail_does_not_come_back_where_its_entry_comes_late() {
     let (late, taker, other) = (0, 1, 2);
     let mut cluster = linked(3);
     cluster.no_mail_to.insert(late);
