@@ -28,9 +28,9 @@ use whimbrel_service::api::{
 
 use crate::metrics;
 
-/// What a session holds at the most of what it has read: rows, content rows with those that are read ahead, and bodies.
+/// What a session holds at the most of what it has read: rows, content rows, and bodies.
 const SHARE_BYTES: usize =
-    ROWS_PER_CALL_MAX * size_of::<Row>() + 2 * CONTENTS_BYTES_MAX + BLOB_READS_BYTES_MAX;
+    ROWS_PER_CALL_MAX * size_of::<Row>() + CONTENTS_BYTES_MAX + BLOB_READS_BYTES_MAX;
 /// How long a share is kept while others wait: much longer than it takes to read again what is dropped then.
 pub(crate) const TURN: Duration = Duration::from_millis(250);
 /// So many rows are read without a share: it would take longer to wait for one than to be done.

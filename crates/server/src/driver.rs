@@ -253,7 +253,6 @@ impl<S: Store> Driver<S> {
             if self.watching.answer.is_none() {
                 self.flush().await?;
                 if self.session.wants_input() {
-                    self.calls.shed();
                     self.share = None;
                     if self.session.may_be_told()
                         && let Some(transport) = &mut self.transport
@@ -453,7 +452,6 @@ impl<S: Store> Driver<S> {
             && answers.wants(share)
         {
             self.session.shed();
-            self.calls.shed();
             self.share = None;
         }
         if self.share.is_none() {
@@ -547,7 +545,6 @@ impl<S: Store> Driver<S> {
                         // The client takes its time: its share is for those who wait.
                         if self.share.as_ref().is_some_and(|share| answers.wants(share)) {
                             self.session.shed();
-                            self.calls.shed();
                             self.share = None;
                         }
                     }

@@ -5,15 +5,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::JoinHandle,
-};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use whimbrel_mailbox::{AccountId, BlobName, MessageId, Order};
 use whimbrel_service::{
     api::{
         BLOB_CHUNK_BYTES_MAX, BLOB_READS_BYTES_MAX, BLOB_READS_PER_CALL_MAX, BlobRange,
-        CONTENTS_BYTES_MAX, CONTENTS_NAMED_MAX, CONTENTS_PER_CALL_MAX, Call, Failure, Reply,
+        CONTENTS_BYTES_MAX, CONTENTS_PER_CALL_MAX, Call, Failure, Reply,
     },
     log::store_partition,
     owner::{
@@ -44,13 +41,6 @@ struct Open<W> {
     called: Option<UploadId>,
 }
 
-/// Content rows that are read while the session uses those before them.
-struct Ahead {
-    account: AccountId,
-    origins: Vec<MessageId>,
-    rows: JoinHandle<Result<Vec<Option<Bytes>>, StoreError>>,
-}
-
 /// The uploads of one connection.
 pub(crate) struct StoreCalls<S: Store> {
     store: S,
@@ -64,7 +54,6 @@ pub(crate) struct StoreCalls<S: Store> {
     finished_max: usize,
     /// A body that was to be read and is not here.
     missed: Option<BlobName>,
-    ahead: Option<Ahead>,
     fatal: Fatal,
 }
 
@@ -85,14 +74,8 @@ impl<S: Store> StoreCalls<S> {
             turn: None,
             finished_max,
             missed: None,
-            ahead: None,
             fatal,
         }
-    }
-
-    /// Drops what was read ahead.
-    pub(crate) fn shed(&mut self) {
-        self.ahead = None;
     }
 
     /// The body that the last call was to read, if it is not here.
@@ -156,36 +139,23 @@ impl<S: Store> StoreCalls<S> {
         account: AccountId,
         origins: Vec<MessageId>,
     ) -> Result<Reply, StoreError> {
-        if origins.len() > CONTENTS_NAMED_MAX {
+        if origins.len() > CONTENTS_PER_CALL_MAX {
             return Ok(Reply::Failed(Failure::Limit(
                 "too many contents in one call",
             )));
         }
-        let is_next = |ahead: &Ahead| {
-            let mut both = ahead.origins.iter().zip(&origins);
-            ahead.account == account && both.all(|(read, wanted)| read == wanted)
-        };
-        let rows = match self.ahead.take().filter(is_next).map(|ahead| ahead.rows) {
-            // One that ended in a panic is read again.
-            Some(rows) => rows.await.ok().transpose()?,
-            None => None,
-        };
-        let mut rows = match rows {
-            Some(rows) => rows,
-            None => first_contents(&self.store, account, &origins).await?,
-        };
-        rows.truncate(origins.len());
-        let rest = origins.get(rows.len()..).unwrap_or_default();
-        if !rest.is_empty() {
-            let (store, rest) = (self.store.clone(), rest.to_vec());
-            let origins = rest.clone();
-            let rows = tokio::spawn(async move { first_contents(&store, account, &rest).await });
-            self.ahead = Some(Ahead {
-                account,
-                origins,
-                rows,
-            });
-        }
+        let keys = origins
+            .into_iter()
+            .map(|origin| content_key(account, origin))
+            .collect();
+        let rows = self
+            .store
+            .get_first(
+                store_partition(partition_of(account)),
+                keys,
+                CONTENTS_BYTES_MAX,
+            )
+            .await?;
         let content = |row: Bytes| {
             content_of_row(&row)
                 .inspect_err(|error| {
@@ -296,18 +266,6 @@ impl<S: Store> StoreCalls<S> {
     }
 }
 
-/// As many of the content rows, in their order, as one answer may have.
-async fn first_contents<S: Store>(
-    store: &S,
-    account: AccountId,
-    origins: &[MessageId],
-) -> Result<Vec<Option<Bytes>>, StoreError> {
-    let first = origins.iter().take(CONTENTS_PER_CALL_MAX);
-    let keys = first.map(|origin| content_key(account, *origin)).collect();
-    let partition = store_partition(partition_of(account));
-    store.get_first(partition, keys, CONTENTS_BYTES_MAX).await
-}
-
 #[cfg(test)]
 mod tests {
     use whimbrel_storage::memory::MemoryStore;
@@ -348,102 +306,5 @@ mod tests {
         let upload = uploads[1];
         calls.answer(Call::BlobAbort { upload }).await;
         assert_eq!(store.list(None, 10).await.unwrap().len(), 2);
-    }
-
-    const ANNE: AccountId = AccountId([1; 16]);
-
-    fn origin(n: usize) -> MessageId {
-        let mut id = [0; 16];
-        id[..8].copy_from_slice(&(n as u64).to_be_bytes());
-        MessageId(id)
-    }
-
-    /// Some of the rows, each answer as the session goes on from it.
-    async fn walk(
-        calls: &mut StoreCalls<MemoryStore>,
-        account: AccountId,
-        wanted: &[usize],
-    ) -> Vec<Option<Bytes>> {
-        let mut all = Vec::new();
-        while all.len() < wanted.len() {
-            let named = wanted[all.len()..].iter().take(CONTENTS_NAMED_MAX);
-            let origins = named.map(|n| origin(*n)).collect();
-            let reply = calls.answer(Call::Contents { account, origins }).await;
-            let Reply::Contents(rows) = reply else {
-                panic!("{reply:?}");
-            };
-            assert!((1..=CONTENTS_PER_CALL_MAX).contains(&rows.len()));
-            all.extend(rows);
-        }
-        all
-    }
-
-    /// Whatever is read ahead, an answer has the rows that were asked for.
-    #[tokio::test]
-    async fn contents_that_were_read_ahead_are_those_that_are_asked_for() {
-        const COUNT: usize = 1500;
-        let store = MemoryStore::new();
-        let mut commit = whimbrel_storage::Commit::new(store_partition(partition_of(ANNE)));
-        for n in (0..COUNT).filter(|n| n % 7 != 0) {
-            let content = whimbrel_mailbox::Content {
-                blob: BlobName {
-                    hash: [1; 32],
-                    upload: [1; 16],
-                },
-                summary: format!("{n} {}", "x".repeat(n)).into_bytes(),
-            };
-            commit.mutations.push(whimbrel_storage::Mutation::Put {
-                key: content_key(ANNE, origin(n)),
-                value: [&[1][..], &minicbor::to_vec(content).unwrap()]
-                    .concat()
-                    .into(),
-            });
-        }
-        store.commit(commit).await.unwrap();
-        let fatal: Fatal = Arc::new(|cause| panic!("{cause}"));
-        let mut calls = StoreCalls::new(store, 8, 8, Arc::new(Semaphore::new(1)), fatal);
-        let expected = |n: &usize| {
-            let there = *n < COUNT && *n % 7 != 0;
-            there.then(|| Bytes::from(format!("{n} {}", "x".repeat(*n))))
-        };
-        let all: Vec<usize> = (0..COUNT + 10).collect();
-        let backwards: Vec<usize> = all.iter().rev().copied().collect();
-        let some: Vec<usize> = all.iter().step_by(3).copied().collect();
-        for wanted in [&all, &backwards, &some, &all] {
-            let found = walk(&mut calls, ANNE, wanted).await;
-            assert!(
-                found
-                    .iter()
-                    .eq(&wanted.iter().map(expected).collect::<Vec<_>>())
-            );
-            // It is left in the middle, and what was read ahead is not what comes next; or it is another account's.
-            walk(&mut calls, ANNE, &all[..300]).await;
-            assert!(calls.ahead.is_none());
-            let origins: Vec<MessageId> = all[..CONTENTS_NAMED_MAX]
-                .iter()
-                .map(|n| origin(*n))
-                .collect();
-            let account = ANNE;
-            calls
-                .answer(Call::Contents {
-                    account,
-                    origins: origins.clone(),
-                })
-                .await;
-            assert!(calls.ahead.is_some());
-            let account = AccountId([2; 16]);
-            let rest = origins[CONTENTS_PER_CALL_MAX..].to_vec();
-            let of_another = calls
-                .answer(Call::Contents {
-                    account,
-                    origins: rest,
-                })
-                .await;
-            assert!(
-                matches!(of_another, Reply::Contents(rows) if rows.iter().all(Option::is_none))
-            );
-        }
-        calls.shed();
-        assert!(calls.ahead.is_none());
     }
 }

@@ -62,8 +62,8 @@ pub enum Call {
         other_nodes: usize,
     },
     /// The content rows (see [`crate::content::Content`]) of these messages, by origin id, in the order asked. A missing one is
-    /// `None`; a damaged one is empty, as no row is. Answered by [`Reply::Contents`], maybe by fewer rows than asked
-    /// for ([`CONTENTS_PER_CALL_MAX`], [`CONTENTS_BYTES_MAX`]): the rest is read ahead. At most [`CONTENTS_NAMED_MAX`].
+    /// `None`; one that is damaged is empty, which no content row is. Answered by [`Reply::Contents`], maybe by fewer rows than were asked
+    /// for (see [`CONTENTS_BYTES_MAX`]). At most [`CONTENTS_PER_CALL_MAX`].
     Contents {
         /// Whose.
         account: AccountId,
@@ -134,12 +134,9 @@ impl Call {
     }
 }
 
-/// Most content rows in one answer to [`Call::Contents`]. An answer that has come to [`CONTENTS_BYTES_MAX`] ends there, so that it has one row at
-/// least and may have fewer than were asked for: who wants the others asks again.
+/// Most content rows in one [`Call::Contents`]. An answer that has come to [`CONTENTS_BYTES_MAX`] ends there, so that it has one row at least
+/// and may have fewer than were asked for: who wants the others asks again.
 pub const CONTENTS_PER_CALL_MAX: usize = 256;
-
-/// Most origins in one [`Call::Contents`].
-pub const CONTENTS_NAMED_MAX: usize = 2 * CONTENTS_PER_CALL_MAX;
 
 /// Where an answer to [`Call::Contents`] ends: bounds what it holds in memory, whatever the messages are.
 pub const CONTENTS_BYTES_MAX: usize = 256 * 1024;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use whimbrel_service::api::{
     AccountId, BLOB_CHUNK_BYTES_MAX, BLOB_READS_BYTES_MAX, BLOB_READS_PER_CALL_MAX, Below,
-    BlobName, BlobRange, CHANGES_PER_CALL_MAX, CONTENTS_NAMED_MAX, Call, Changes, Date, Event,
+    BlobName, BlobRange, CHANGES_PER_CALL_MAX, CONTENTS_PER_CALL_MAX, Call, Changes, Date, Event,
     Failure, Flag, FlagChange, Flags, MESSAGES_PER_CALL_MAX, Mailbox, MailboxCall, MailboxId,
     MailboxName, MessageId, NewMail, Quota, ROWS_PER_CALL_MAX, Reply, Row, STATUSES_PER_CALL_MAX,
     Selected, SessionId, Since, SpecialUse, Status, Uids, Usage,
@@ -285,7 +285,7 @@ impl Fake {
             }
             Call::Mailbox { call, .. } => return self.mailbox(call),
             Call::Contents { account, origins } => {
-                assert!(!origins.is_empty() && origins.len() <= CONTENTS_NAMED_MAX);
+                assert!(!origins.is_empty() && origins.len() <= CONTENTS_PER_CALL_MAX);
                 let mut contents: Vec<Option<Bytes>> = match &self.real {
                     Some(real) => real.contents(account, &origins),
                     None => {

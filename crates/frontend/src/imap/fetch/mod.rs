@@ -21,8 +21,8 @@ use whimbrel_imap::{
 };
 use whimbrel_mime::Wanted;
 use whimbrel_service::api::{
-    CONTENTS_NAMED_MAX, Call, Flag, FlagChange, Flags, MailboxCall, ROWS_PER_CALL_MAX, Reply, Row,
-    Since,
+    CONTENTS_PER_CALL_MAX, Call, Flag, FlagChange, Flags, MailboxCall, ROWS_PER_CALL_MAX, Reply,
+    Row, Since,
 };
 
 pub(super) use self::message::{Located, locate};
@@ -348,7 +348,7 @@ impl Fetch {
     }
 
     fn ask_contents(&mut self, cx: &Context) -> Step {
-        let end = self.rows.len().min(self.at + CONTENTS_NAMED_MAX);
+        let end = self.rows.len().min(self.at + CONTENTS_PER_CALL_MAX);
         let origins = self.rows[self.at..end]
             .iter()
             .map(|row| row.row.origin)

@@ -9,7 +9,9 @@
 use bytes::Bytes;
 use whimbrel_imap::command::SearchKey;
 use whimbrel_mime::search::{FieldSearcher, Slice};
-use whimbrel_service::api::{CONTENTS_NAMED_MAX, Call, MailboxCall, ROWS_PER_CALL_MAX, Reply, Row};
+use whimbrel_service::api::{
+    CONTENTS_PER_CALL_MAX, Call, MailboxCall, ROWS_PER_CALL_MAX, Reply, Row,
+};
 
 use super::{
     super::{
@@ -429,7 +431,7 @@ impl Find {
             }
             match self.contents.next() {
                 None => {
-                    let end = self.open.len().min(self.at + CONTENTS_NAMED_MAX);
+                    let end = self.open.len().min(self.at + CONTENTS_PER_CALL_MAX);
                     let origins = self.open[self.at..end]
                         .iter()
                         .map(|(_, row)| row.origin)

@@ -2,7 +2,7 @@
 
 use whimbrel_mime::Glance;
 use whimbrel_service::{
-    api::{CONTENTS_NAMED_MAX, Call, MailboxCall, ROWS_PER_CALL_MAX, Reply, Row},
+    api::{CONTENTS_PER_CALL_MAX, Call, MailboxCall, ROWS_PER_CALL_MAX, Reply, Row},
     content::Content,
 };
 
@@ -120,7 +120,7 @@ impl Gather {
 
     /// Asks for the next content rows, if there are any.
     fn contents(&mut self, cx: &mut Context) -> Gathering {
-        let end = self.rows.len().min(self.at + CONTENTS_NAMED_MAX);
+        let end = self.rows.len().min(self.at + CONTENTS_PER_CALL_MAX);
         let Some(rows) = self.rows.get(self.at..end).filter(|rows| !rows.is_empty()) else {
             return self.next_chunk(cx);
         };
