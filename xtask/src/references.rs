@@ -19,7 +19,7 @@ const FORMER_DESIGN: &str = concat!("DES", "IGN");
 /// Checks the tree.
 pub(crate) fn check() -> Findings {
     let root = cargo_toml::root();
-    let mut pages = Pages::default();
+    let mut pages = Pages::new(&root);
     let mut findings = Findings {
         looked_at: 0,
         wrong: Vec::new(),
@@ -53,14 +53,32 @@ pub(crate) fn check() -> Findings {
     findings
 }
 
-/// The sections of pages, each read once; `None`: there is no such file.
-#[derive(Default)]
-struct Pages(BTreeMap<PathBuf, Option<BTreeSet<String>>>);
+/// What is there to be referred to, each file read once.
+struct Pages {
+    /// The sections of a page; `None`: there is no such file.
+    sections: BTreeMap<PathBuf, Option<BTreeSet<String>>>,
+    /// The file names of decisions.
+    decisions: Vec<String>,
+}
 
 impl Pages {
+    fn new(root: &Path) -> Self {
+        let decisions = fs::read_dir(root.join("docs/decisions"));
+        let entries = decisions.into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        Pages {
+            sections: BTreeMap::new(),
+            decisions: names.collect(),
+        }
+    }
+
+    fn has_decision(&self, number: &str) -> bool {
+        self.decisions.iter().any(|name| name.starts_with(number))
+    }
+
     /// What is wrong with this reference to a file, and to a section of it.
     fn judge(&mut self, file: &Path, section: Option<&str>) -> Option<String> {
-        let sections = self.0.entry(file.to_owned()).or_insert_with(|| {
+        let sections = self.sections.entry(file.to_owned()).or_insert_with(|| {
             if file.is_dir() {
                 return Some(BTreeSet::new());
             }
@@ -122,7 +140,7 @@ fn of_line(root: &Path, pages: &mut Pages, line: &str) -> Vec<String> {
     }
     for rest in line.split("decisions/").skip(1) {
         let (number, _) = split_while(rest, |letter| letter.is_ascii_digit());
-        if number.len() == 4 && !is_decision(root, number) {
+        if number.len() == 4 && !pages.has_decision(number) {
             wrong.push(format!("there is no decision {number}"));
         }
     }
@@ -137,12 +155,6 @@ fn of_line(root: &Path, pages: &mut Pages, line: &str) -> Vec<String> {
         }
     }
     wrong
-}
-
-fn is_decision(root: &Path, number: &str) -> bool {
-    let decisions = fs::read_dir(root.join("docs/decisions"));
-    let mut names = decisions.into_iter().flatten().flatten();
-    names.any(|entry| entry.file_name().to_string_lossy().starts_with(number))
 }
 
 /// What a line of a page links to, and the code that it names.
@@ -212,7 +224,7 @@ mod tests {
         let line = &line.replace("LISTED", "decisions/");
         let root = cargo_toml::root();
         let page = root.join("docs").join("design.md");
-        let mut pages = Pages::default();
+        let mut pages = Pages::new(&root);
         let mut wrong = of_line(&root, &mut pages, line);
         wrong.extend(of_page(&root, &mut pages, &page, line));
         assert_eq!(wrong, expected, "{line}");

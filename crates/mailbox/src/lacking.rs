@@ -11,7 +11,8 @@ use whimbrel_crdt::{VersionVector, mutants::broken};
 use crate::record::Record;
 use crate::{BlobName, Effects, Peers, Replica};
 
-/// So long what has a greater claim waits for a body. It is the longest that a peer is waited for, too (docs/design.md#rule-5): most bodies are there by then, and
+/// So long what has a greater claim waits for a body. It is the longest that a peer is waited for, too (docs/design.md#rule-5): most bodies are there
+/// by then, and
 /// one that nobody has holds up what came within this time, once.
 pub(crate) const BODY_PATIENCE_MICROS: u64 = 2_000_000;
 

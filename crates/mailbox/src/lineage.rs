@@ -102,7 +102,8 @@ impl Replica {
         }
     }
 
-    /// As if a UID of our slot had been given: who names what he was told, one below it, is believed elsewhere (docs/design.md#rule-6), as he is by any UID of a member.
+    /// As if a UID of our slot had been given: who names what he was told, one below it, is believed elsewhere (docs/design.md#rule-6), as he is by
+    /// any UID of a member.
     fn raise_marks_to(&mut self, counter: u32) {
         let given = counter.saturating_mul(64) + u32::from(self.slot);
         self.raise_all_marks(given.saturating_add(1));

@@ -1,7 +1,8 @@
 //! What is shown: after each step the touched records are compared with what this replica shows of them.
 //!
 //! A living message is shown under its greatest claim, unless that is *late* (below what was told of the name, docs/design.md#rule-4) or
-//! *pending* (a peer may still bring a lower one, docs/design.md#rule-5, or a lower one is here and its body is not), or its body is not here. While a new claim is late or pending, the message stays
+//! *pending* (a peer may still bring a lower one, docs/design.md#rule-5, or a lower one is here and its body is not), or its body is not here. While
+//! a new claim is late or pending, the message stays
 //! shown under its former UID: that vanishes when the new one is final.
 //!
 //! Order within [`Replica::settle`]: count the living, hide what is gone, list the mailboxes, then show. So a message

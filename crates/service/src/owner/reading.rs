@@ -2,7 +2,8 @@
 //!
 //! While another node has readers on an account, a new claim is shown, and its UID told, only when that node was heard with a counter at
 //! least as high: whatever it claims from then on is above. So nothing is late in a whole network where each node that writes to the account has readers of it: one without is not waited for, and what it claims may be late. Who was waited for long enough (three round trips,
-//! two seconds at most, and twice as long for each time that the message was claimed before) is waited for no longer; what is late then is claimed again (docs/design.md#rule-4).
+//! two seconds at most, and twice as long for each time that the message was claimed before) is waited for no longer; what is late then is claimed
+//! again (docs/design.md#rule-4).
 //!
 //! `mailbox` says what waits; `replication::readers` says who was heard with what. Here the two meet: counters go out when they are durable, what
 //! comes in releases what waits, and answers that tell UIDs of waiting messages are held until these are shown.

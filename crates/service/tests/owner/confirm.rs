@@ -494,6 +494,17 @@ fn a_body_counts_when_it_is_durable() {
     }
 }
 
+/// The disk of node 0 has no room from now on, if `scant` for what removes neither: an APPEND there is refused.
+fn fill_the_disk(pair: &mut Pair, mailbox: &str, scant: bool) {
+    pair.nodes[0].full = true;
+    pair.nodes[0].scant = scant;
+    let reply = pair.append_for(0, ANNE, mailbox, 1);
+    assert!(
+        matches!(reply, Reply::Failed(Failure::Storage)),
+        "{reply:?}"
+    );
+}
+
 /// It is not known any more whether it is confirmed: it is taken back, on a disk that is still full, and the client is told so then.
 #[test]
 fn a_commit_that_fails_takes_back_what_waits() {
@@ -501,13 +512,7 @@ fn a_commit_that_fails_takes_back_what_waits() {
     for scant in [false, true] {
         let mut pair = pair();
         let request = append(&mut pair, "a");
-        pair.nodes[0].full = true;
-        pair.nodes[0].scant = scant;
-        let reply = pair.append_for(0, ANNE, "a", 1);
-        assert!(
-            matches!(reply, Reply::Failed(Failure::Storage)),
-            "{reply:?}"
-        );
+        fill_the_disk(&mut pair, "a", scant);
         assert!(pair.answer(0, request).is_none(), "it is there");
         pair.pass(0, 2);
         is_refused(pair.answer(0, request), Failure::NotConfirmed);
@@ -534,12 +539,7 @@ pub(crate) fn a_commit_that_fails_refuses_nothing_that_is_there() {
     pair.settle();
     let request = pair.ask(0, ANNE, appending("a", 1), 0);
     assert!(pair.answer(0, request).is_none(), "node 1 was not heard");
-    pair.nodes[0].full = true;
-    let reply = pair.append_for(0, ANNE, "b", 1);
-    assert!(
-        matches!(reply, Reply::Failed(Failure::Storage)),
-        "{reply:?}"
-    );
+    fill_the_disk(&mut pair, "b", false);
     assert!(pair.answer(0, request).is_none(), "it is there");
     pair.nodes[0].full = false;
     pair.pass(0, 2);

@@ -1,7 +1,8 @@
 //! How often UIDs are claimed again when an account is read and written in several regions at once (docs/design.md#rule-4, docs/design.md#rule-5).
 //!
 //! Each region has a session that looks at INBOX all the time and a client that appends to it at a steady rate. Counted are the claims made again, and how
-//! long APPEND waits for the other regions, in virtual time: so the figures are the same on every machine. UIDVALIDITY must stay (docs/design.md#rule-7), and U1 to U3 are checked
+//! long APPEND waits for the other regions, in virtual time: so the figures are the same on every machine. UIDVALIDITY must stay
+//! (docs/design.md#rule-7), and U1 to U3 are checked
 //! as in the random clusters.
 
 use std::collections::BTreeMap;
