@@ -1,6 +1,9 @@
 //! An IMAP client that counts answers and checks them, and keeps little.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+};
 
 use rustls::ClientConfig;
 
@@ -254,6 +257,11 @@ impl Imap {
         bytes.extend_from_slice(b"\r\n");
         self.wire.send(&bytes)?;
         Ok(self.tag)
+    }
+
+    /// See [`Wire::handle`].
+    pub fn handle(&self) -> Result<TcpStream> {
+        self.wire.handle()
     }
 
     /// Sends bytes as they are; `false` when the server has closed the connection.

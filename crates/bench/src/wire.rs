@@ -167,6 +167,15 @@ impl Wire {
         }
     }
 
+    /// A second handle of the socket, by which another thread can close the connection.
+    pub fn handle(&self) -> Result<TcpStream> {
+        let tcp = match &self.stream {
+            Stream::Clear(tcp) => tcp,
+            Stream::Tls(stream) => &stream.sock,
+        };
+        tcp.try_clone().map_err(io_at("a second handle"))
+    }
+
     /// Bytes read so far, what is not given out yet included.
     #[must_use]
     pub fn received(&self) -> u64 {

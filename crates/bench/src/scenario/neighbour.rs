@@ -2,12 +2,19 @@
 //!
 //! What is measured are the other account's commands: NOOP, APPEND and a delivery to it, one after the other.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::{
+    io::ErrorKind,
+    net::{Shutdown, TcpStream},
+    sync::{
+        Barrier, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use super::{BOUNDS_USER, Context, READERS, bounds::Bounds};
 use crate::{
-    error::{Result, wrong},
+    error::{Result, io_at, wrong},
     imap::Imap,
     mail,
     measure::Samples,
@@ -91,27 +98,82 @@ pub(super) fn prepare(context: &Context, bounds: &Bounds) -> Result<Samples> {
 
 /// Runs a load, and gives what the other account saw meanwhile.
 pub(super) fn run(context: &Context, bounds: &Bounds, load: Load) -> Result<Samples> {
-    let done = AtomicBool::new(false);
+    let attack = Attack::new(bounds.attackers);
     let all = threads(bounds.attackers + 1, |thread, _| {
         if thread == 0 {
+            attack.all_there.wait();
             let seen = neighbour(context);
-            done.store(true, Ordering::Relaxed);
+            attack.end()?;
             return seen;
         }
-        // A server may refuse so many connections of one account.
-        let mut random = Random::part(context.seed, 900 + thread as u64);
-        let Ok(mut imap) = context.target.login(BOUNDS_USER) else {
+        let there = attack.enter(context);
+        attack.all_there.wait();
+        let Some(mut imap) = there? else {
             return Ok(Samples::default());
         };
-        imap.select("Many")?;
+        let mut random = Random::part(context.seed, 900 + thread as u64);
         let mut steps = 0;
-        while !done.load(Ordering::Relaxed) {
-            (load.step)(&mut imap, &mut random, steps)?;
+        while !attack.has_ended() {
+            match (load.step)(&mut imap, &mut random, steps) {
+                // The connection was closed under it.
+                Err(_) if attack.has_ended() => break,
+                done => done?,
+            }
             steps += 1;
         }
         Ok(Samples::default())
     })?;
     Ok(Samples::joined(all))
+}
+
+/// The connections of a load. They are closed when it ends: a command under way may take minutes, as two hundred of them share the server.
+struct Attack {
+    /// The load begins when each connection is there or refused.
+    all_there: Barrier,
+    connections: Mutex<Vec<TcpStream>>,
+    ended: AtomicBool,
+}
+
+impl Attack {
+    fn new(connections: usize) -> Attack {
+        Attack {
+            all_there: Barrier::new(connections + 1),
+            connections: Mutex::new(Vec::new()),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// A session in the mailbox with messages. A server may refuse so many connections of one account.
+    fn enter(&self, context: &Context) -> Result<Option<Imap>> {
+        let Ok(mut imap) = context.target.login(BOUNDS_USER) else {
+            return Ok(None);
+        };
+        imap.select("Many")?;
+        self.lock().push(imap.handle()?);
+        Ok(Some(imap))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    fn end(&self) -> Result<()> {
+        self.ended.store(true, Ordering::SeqCst);
+        for connection in self.lock().drain(..) {
+            // The server may have closed it before.
+            match connection.shutdown(Shutdown::Both) {
+                Err(cause) if cause.kind() != ErrorKind::NotConnected => {
+                    return Err(io_at("close")(cause));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<TcpStream>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Another account, which wants nothing special.
