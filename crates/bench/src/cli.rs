@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::{
     compare::Comparison,
     disk,
-    error::{Result, io_at, wrong},
+    error::{Result, io_at},
     lag::{self, LagReport},
     process,
     progress::Progress,
@@ -28,7 +28,7 @@ Examples:
   whimbrel-bench lag --nodes 1,2,3,5,7 --out report --name lag    how far nodes are behind each other, beside Dovecot with dsync
   whimbrel-bench lag --quick --alone                 the same, only to see that it works
   whimbrel-bench run write read --imaps 993 --host 192.0.2.1 --user 'test{}' --password 'x{}'
-  whimbrel-bench tables report/bench.json --into docs/performance.md
+  whimbrel-bench tables report/bench.json
   whimbrel-bench run idle --imaps 10993 --pid 4711 --idle-sessions 10000
 
 A report is NAME.md (tables), NAME.json (all runs) and NAME-*.svg. `run` needs 150 users, whose names and passwords
@@ -99,17 +99,14 @@ pub enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Write the tables of reports again: to standard output, or into a document between `<!-- tables -->` and `<!-- end of tables -->`
+    /// Write the tables of reports again, to standard output
     Tables {
         /// Reports (NAME.json)
         #[arg(required = true)]
         reports: Vec<PathBuf>,
-        /// It is one of `lag`: its place is between `<!-- lag -->` and `<!-- end of lag -->`
+        /// They are reports of `lag`
         #[arg(long)]
         lag: bool,
-        /// The document
-        #[arg(long, value_name = "FILE")]
-        into: Option<PathBuf>,
     },
     /// Start Whimbrel (or take the server given by --imaps and --pid) and see that its memory stays within bounds
     #[command(name = "bounds")]
@@ -268,12 +265,13 @@ pub fn run(cli: Cli) -> Result<()> {
             };
             lag::run(options, &binary, place.path(), &progress, &keep).map(drop)
         }
-        Command::Tables { reports, lag, into } => {
-            let into = into.as_deref();
-            match lag {
-                true => lag_tables(&reports, into),
-                false => tables(&reports, into),
-            }
+        Command::Tables { reports, lag } => {
+            let tables = match lag {
+                true => lag::show::markdown(&LagReport::read(&reports)?),
+                false => text::markdown(&Report::read(&reports)?),
+            };
+            println!("{tables}");
+            Ok(())
         }
         Command::WithinBounds {
             whimbrel,
@@ -325,38 +323,6 @@ fn finish(report: &Report, output: &Output) -> Result<()> {
     match &output.out {
         Some(directory) => report.write(directory, &output.name),
         None => Ok(()),
-    }
-}
-
-fn tables(reports: &[PathBuf], into: Option<&std::path::Path>) -> Result<()> {
-    let report = Report::read(reports)?;
-    put(into, &text::markdown(&report), |document| {
-        text::put_into(document, &report)
-    })
-}
-
-/// The experiments of several reports go together, under the first one's head.
-fn lag_tables(reports: &[PathBuf], into: Option<&std::path::Path>) -> Result<()> {
-    let report = LagReport::read(reports)?;
-    put(into, &lag::show::markdown(&report), |document| {
-        lag::show::put_into(document, &report)
-    })
-}
-
-/// Shows the tables, or puts them into their place in a document.
-fn put(
-    into: Option<&std::path::Path>,
-    tables: &str,
-    place: impl FnOnce(&str) -> Option<String>,
-) -> Result<()> {
-    let Some(path) = into else {
-        println!("{tables}");
-        return Ok(());
-    };
-    let document = std::fs::read_to_string(path).map_err(io_at(path.display()))?;
-    match place(&document) {
-        Some(document) => std::fs::write(path, document).map_err(io_at(path.display())),
-        None => wrong(format!("{} has no place for tables", path.display())),
     }
 }
 

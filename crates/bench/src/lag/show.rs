@@ -7,7 +7,7 @@ use crate::{
     error::{Result, Trouble, io_at},
     report::{
         svg::{Anchor, Svg},
-        text::{put_between, short},
+        text::short,
     },
     scenario::session::KINDS,
 };
@@ -152,15 +152,6 @@ fn aims(report: &LagReport) -> String {
         }
     }
     format!("| aim | at most | seen | |\n|---|---|---|---|\n{lines}\n")
-}
-
-/// Between these the tables lie in a document.
-const MARKS: [&str; 2] = ["<!-- lag -->", "<!-- end of lag -->"];
-
-/// A document with the tables of a report in their place; `None` when it has no place for them.
-#[must_use]
-pub fn put_into(document: &str, report: &LagReport) -> Option<String> {
-    put_between(document, MARKS, &markdown(report))
 }
 
 /// All experiments as tables.
@@ -375,15 +366,6 @@ mod tests {
             !table.contains("5 nodes, 20 ms, 1 region(s), 100/s: lag"),
             "{table}"
         );
-    }
-
-    #[test]
-    fn tables_come_to_their_place() {
-        let put = |document: &str| put_into(document, &LagReport::default());
-        assert_eq!(put("<!-- tables -->\n<!-- end of tables -->\n"), None);
-        let once = put("a\n<!-- lag -->\nold\n<!-- end of lag -->\nb\n").unwrap();
-        assert!(once.contains("| aim |") && !once.contains("old"), "{once}");
-        assert_eq!(put(&once).unwrap(), once);
     }
 
     #[test]

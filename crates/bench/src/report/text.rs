@@ -107,27 +107,6 @@ pub fn markdown(report: &Report) -> String {
     out
 }
 
-/// Between these the tables lie in a document.
-const MARKS: [&str; 2] = ["<!-- tables -->", "<!-- end of tables -->"];
-
-/// A document with the tables of a report in their place; `None` when it has no place for them.
-#[must_use]
-pub fn put_into(document: &str, report: &Report) -> Option<String> {
-    // Headings of a part.
-    let tables = markdown(report).replace("\n## ", "\n### ");
-    put_between(document, MARKS, &tables)
-}
-
-/// A document with other words between two marks.
-pub(crate) fn put_between(document: &str, marks: [&str; 2], words: &str) -> Option<String> {
-    let (before, rest) = document.split_once(marks[0])?;
-    let (_, after) = rest.split_once(marks[1])?;
-    Some(format!(
-        "{before}{}\n\n{words}\n{}{after}",
-        marks[0], marks[1]
-    ))
-}
-
 fn runs(report: &Report) -> String {
     let mut out = String::from(
         "| run | server | configuration | syncs/s of the disk before, after | load of the machine | seed |\n|---|---|---|---|---|---|\n",
@@ -254,16 +233,6 @@ fn study(report: &Report, servers: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tables_come_to_their_place() {
-        let put = |document: &str| put_into(document, &Report::default());
-        assert_eq!(put("no place"), None);
-        let once = put("a\n<!-- tables -->\nold\n<!-- end of tables -->\nb\n").unwrap();
-        assert!(once.starts_with("a\n<!-- tables -->\n\nMachine"), "{once}");
-        assert!(once.ends_with("<!-- end of tables -->\nb\n") && !once.contains("old"));
-        assert_eq!(put(&once).unwrap(), once);
-    }
 
     #[test]
     fn figures_are_short() {

@@ -172,7 +172,9 @@ impl Attack {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<TcpStream>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
