@@ -69,8 +69,9 @@ Proof.
   - right. right. right. right. right. right. by left.
 Qed.
 
-(* The first node makes a mailbox with a message. Then the fourth removes it, the second rescues the message, the third moves it away. The first learns of the
-   removal, of the move, and of the rescue. The others learn of the removal; the fourth, which learns of the rescue alone, puts another message into the mailbox. *)
+(* The first node makes a mailbox with a message. Then the fourth removes it, the second rescues the message, the third moves it away. The first
+   learns of the removal, of the move, and of the rescue. The others learn of the removal; the fourth, which learns of the rescue alone, puts another
+   message into the mailbox. *)
 Definition begun : list op := [made 1 (AOpen 1000 0); made 2 (ACreate None 5 0); made 3 (AAppend spare 0 65 [] 9)].
 Definition lone : message_id := (1, 3, 0).
 Definition rescue : op := Op (2, 1) 11 {[ 1 := 3 ]} (AStore [lone] [] [] true).

@@ -1,4 +1,5 @@
-(* Between two claims of one message by one node, after its cut, something was shown unheard that came meanwhile; and of each message that happens [k] times at most. *)
+(* Between two claims of one message by one node, after its cut, something was shown unheard that came meanwhile; and of each message that happens [k]
+   times at most. *)
 From Whimbrel.spec Require Import Patience.
 From Whimbrel.proof Require Import Convergence Network Cells Mailbox Conflicts Join Collection Uids Quiet.
 

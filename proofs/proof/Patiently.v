@@ -1,4 +1,5 @@
-(* The history that goes on for ever when waits never grow, as long as they have not grown enough: the assumptions of spec/Patience.v can hold, and claims made twice. *)
+(* The history that goes on for ever when waits never grow, as long as they have not grown enough: the assumptions of spec/Patience.v can hold, and
+   claims made twice. *)
 From Whimbrel.spec Require Import Patience Executable.
 From Whimbrel.proof Require Import Convergence Network Cells Mailbox Checker Refuted Executable Restless.
 

@@ -123,7 +123,8 @@ Definition collection_happens_statement : Prop :=
   ∃ (E : mailbox_execution) i j since p m o, p `prefix_of` history _ _ _ _ E i ∧ may_drop E since p m ∧
     reg (contents (state_after empty apply p)) (RPlace m) ≠ [] ∧ i ≠ j ∧ Broadcast o ∈ history _ _ _ _ E j.
 
-(* The same when a node that has written was removed (docs/decisions/0024): no report of it covers what is relied on, nor ever will, and all that it wrote is applied. *)
+(* The same when a node that has written was removed (docs/decisions/0024): no report of it covers what is relied on, nor ever will, and all that it
+   wrote is applied. *)
 Definition removed_writer_statement : Prop :=
   ∃ (E : mailbox_execution) i j since p m o, p `prefix_of` history _ _ _ _ E i ∧ may_drop E since p m ∧
     reg (contents (state_after empty apply p)) (RPlace m) ≠ [] ∧ i ≠ j ∧ Broadcast o ∈ history _ _ _ _ E j ∧ Deliver o ∉ since ∧

@@ -1,8 +1,8 @@
 (* U1 as clients are told it: under one UIDVALIDITY no UID of 32 bits denotes two messages (docs/design.md#rule-7).
 
-   The other theorems speak of epochs and of UIDs without end. What a client is told is UIDVALIDITY, made of the account's birth and the epoch, and 32 bits of the
-   UID. Rule 7 sees to it that this is as good: before counters end the epoch rises, and it rises above the UIDVALIDITY that was told. When it rises for a slot
-   that is given again is in spec/Slots.v. *)
+   The other theorems speak of epochs and of UIDs without end. What a client is told is UIDVALIDITY, made of the account's birth and the epoch, and 32
+   bits of the UID. Rule 7 sees to it that this is as good: before counters end the epoch rises, and it rises above the UIDVALIDITY that was told.
+   When it rises for a slot that is given again is in spec/Slots.v. *)
 From Whimbrel.spec Require Export Uids.
 
 (* Each can be left out. *)

@@ -3,8 +3,8 @@
    Each superseded claim of a message doubles how long its next one waits. How long it takes to hear of the others is not known, but after some number [k] of
    claims it takes no longer than that: of a message that was claimed so often nothing is shown unheard. Before that it may be shown unheard at any time.
 
-   As in spec/Quiet.v each node has a cut, before which anything may have happened. After it nothing arrives but claims, and each node claims a message [k] times for each
-   message at most, and once. *)
+   As in spec/Quiet.v each node has a cut, before which anything may have happened. After it nothing arrives but claims, and each node claims a
+   message [k] times for each message at most, and once. *)
 From Whimbrel.spec Require Export Quiet.
 
 (* The claims of a message that have come, for its present place and epoch. All but the greatest are superseded. *)

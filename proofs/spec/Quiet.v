@@ -1,9 +1,9 @@
 (* Claims end when the clients stop writing, time-outs included (docs/design.md#rule-4, docs/design.md#rule-5).
 
-   Before some moment of each node anything may have happened: clients wrote, and whoever waited for others waited in vain and showed its claims unheard. From
-   that moment on, the node's *cut*, nothing arrives but claims, nobody claims but what is late at its desk, and those who wait for each other hear of each other
-   in time. Then no node claims a message twice because of those that have readers; a claim that was made without readers, for which nobody waits, may cost one
-   more.
+   Before some moment of each node anything may have happened: clients wrote, and whoever waited for others waited in vain and showed its claims
+   unheard. From that moment on, the node's *cut*, nothing arrives but claims, nobody claims but what is late at its desk, and those who wait for each
+   other hear of each other in time. Then no node claims a message twice because of those that have readers; a claim that was made without readers,
+   for which nobody waits, may cost one more.
 
    So of the cut on there are, if all that claim have readers, no more claims than nodes times messages, however many claims and marks were on their way. *)
 From Whimbrel.spec Require Export Uids.

@@ -1,5 +1,5 @@
-(* Slots that are given again (docs/decisions/0024; docs/design.md#rule-7): [slots_ok] lets two origins have one slot, if one follows the other. What else could be thought to
-   be enough is not. *)
+(* Slots that are given again (docs/decisions/0024; docs/design.md#rule-7): [slots_ok] lets two origins have one slot, if one follows the other. What
+   else could be thought to be enough is not. *)
 From Whimbrel.spec Require Export Uids.
 
 Section slots.

@@ -1,8 +1,9 @@
 (* What a client may name (docs/design.md#rule-2; crates/mailbox/src/record.rs, [claim]; read.rs, [resolve]).
 
-   The UID of a message is the greatest claim for its present place. Those that it supersedes still name it, as many of them as are kept: a client that was told
-   one, and not yet the next, and names it, means this message. U1, U2 and U4 do not need this rule: they hold whatever becomes of superseded UIDs. What it
-   protects is that no command of such a client comes to nothing, or hits what it did not mean; and that all nodes show one UID once they have heard the same. *)
+   The UID of a message is the greatest claim for its present place. Those that it supersedes still name it, as many of them as are kept: a client
+   that was told one, and not yet the next, and names it, means this message. U1, U2 and U4 do not need this rule: they hold whatever becomes of
+   superseded UIDs. What it protects is that no command of such a client comes to nothing, or hits what it did not mean; and that all nodes show one
+   UID once they have heard the same. *)
 From Whimbrel.spec Require Export Patience.
 
 Section superseded.

@@ -1,4 +1,4 @@
-(* The UID protocol (docs/design.md#uids; crates/mailbox/src/{view,told}.rs and plan/uids.rs): claims, marks, lateness, waiting.
+(* The UID protocol (docs/design.md#uids; crates/mailbox/src/{view,announced}.rs and plan/reassign.rs): claims, marks, lateness, waiting.
 
    A replica has, beside the account, a desk: what it shows and what it has told its clients. The desk is not replicated. The desk of the model may hide,
    list, forget names and wait whenever it likes; the rules say only what it must not show, and which claims must not be made. MODSEQ is not in it.
@@ -143,8 +143,9 @@ Definition U4 : rules → Prop := property (λ r slot readers E, ∀ i p d t o q
   ∃ m' placed' name' u' o', Show m' name' (era d) u' ∈ t ∧ Deliver o' ∈ p ∧ (m', placed', era d, u') ∈ claims o' ∧ (u < u')%N ∧
     saw o (op_dot o') = false ∧ saw o' (op_dot o) = false).
 
-(* Claims end: if every claim waits until it is heard, and no client has named a UIDNEXT above it (takeover), what a node with readers claims is never late anywhere, so that it is never
-   claimed again. What a node without readers claims may be late where there are readers; these claim it again, and that is then final. *)
+(* Claims end: if every claim waits until it is heard, and no client has named a UIDNEXT above it (takeover), what a node with readers claims is never
+   late anywhere, so that it is never claimed again. What a node without readers claims may be late where there are readers; these claim it again, and
+   that is then final. *)
 Definition claims_end : rules → Prop := property (λ r slot readers E, ∀ i j p d t o q m placed u name,
   serves readers E i p d t → history _ _ _ _ E i = p ++ Deliver o :: q → Broadcast o ∈ history _ _ _ _ E j → readers j →
   (m, placed, era d, u) ∈ claims o → (∀ name' next, Believe name' next ∈ t → (next ≤ u)%N) → (mark d name ≤ u)%N).
