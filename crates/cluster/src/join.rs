@@ -277,7 +277,7 @@ where
 
 pub(crate) fn joining(authority: [u8; 32]) -> Result<Arc<ClientConfig>, rustls::Error> {
     let (provider, clock) = details();
-    let verifier = Known {
+    let verifier = PinnedAuthority {
         authority,
         provider: Arc::clone(&provider),
     };
@@ -293,12 +293,12 @@ pub(crate) fn joining(authority: [u8; 32]) -> Result<Arc<ClientConfig>, rustls::
 
 /// Trusts the authority with this fingerprint, which the member shows behind its own certificate, and nothing else.
 #[derive(Debug)]
-struct Known {
+struct PinnedAuthority {
     authority: [u8; 32],
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Known {
+impl ServerCertVerifier for PinnedAuthority {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -36,7 +36,7 @@ pub use places::Place;
 pub use relay::{RelayStream, Relayed, Relays};
 pub use token::{TOKENS_MAX, Token, TokenError, Tokens};
 pub use transport::{
-    Asked, Clock, Event, Lanes, LinkId, Linked, Peer, Shown, Transport, handshake,
+    Clock, Event, Lanes, LinkId, Linked, MemberRequest, Peer, PeerIdentity, Transport, handshake,
 };
 
 /// Names a cluster: drawn when it is founded.

@@ -11,7 +11,7 @@ pub struct NodeName(String);
 
 /// Why a text is no name of a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no name for a node: letters a to z, digits and inner hyphens, at most 63")]
+#[error("{0:?} is not a valid node name: use letters a to z, digits and inner hyphens, at most 63")]
 pub struct NameError(String);
 
 impl NodeName {

@@ -28,11 +28,11 @@ pub(crate) struct Places(Arc<Mutex<Taken>>);
 #[derive(Default)]
 struct Taken {
     /// By the order in which they came.
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, Connections>,
     next: u64,
 }
 
-struct Held {
+struct Connections {
     of: IpAddr,
     /// Peers that were linked from there.
     linked: usize,
@@ -67,7 +67,7 @@ impl Places {
             for held in taken.held.values() {
                 *counts.entry(held.of).or_default() += 1;
             }
-            let share = |held: &Held| {
+            let share = |held: &Connections| {
                 let count = counts.get(&held.of).copied().unwrap_or(0);
                 count.div_ceil(1 + held.linked)
             };
@@ -79,7 +79,7 @@ impl Places {
         let (end, ending) = oneshot::channel();
         let number = taken.next;
         taken.next += 1;
-        let held = Held {
+        let held = Connections {
             of,
             linked,
             since: Instant::now(),
@@ -98,7 +98,7 @@ impl Places {
 
 impl Taken {
     /// Of those that may be ended.
-    fn oldest(&self, is: impl Fn(&Held) -> bool) -> Option<u64> {
+    fn oldest(&self, is: impl Fn(&Connections) -> bool) -> Option<u64> {
         let mut held = self.held.iter();
         let oldest = held.find(|(_, held)| held.end.is_some() && is(held));
         oldest.map(|(number, _)| *number)

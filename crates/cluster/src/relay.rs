@@ -130,7 +130,7 @@ impl Relays {
             match opened {
                 Ok(stream) => return Some((peer, stream)),
                 Err(error) => {
-                    tracing::info!(node = %peer.name, %error, "does not take a session; the next one is asked");
+                    tracing::info!(node = %peer.name, %error, "a node does not take a session; asking the next one");
                 }
             }
         }

@@ -53,13 +53,13 @@ impl std::fmt::Debug for Token {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The text is damaged.
-    #[error("this is no token: copy the whole line that `whimbrel cluster token` printed")]
+    #[error("this is not a token: copy the whole line that `whimbrel cluster token` printed")]
     Malformed,
     /// It was never given, was used, or its time is over; who does not know it learns no more.
     #[error("the token is not valid: it may have been used, or be too old")]
     Invalid,
     /// There are [`TOKENS_MAX`].
-    #[error("{TOKENS_MAX} tokens wait to be used")]
+    #[error("there are {TOKENS_MAX} unused tokens already")]
     TooMany,
 }
 

@@ -3,7 +3,7 @@
 //! Two nodes dial each other, since one of them may be unreachable from outside. When both streams come up, the one stays that the node with the lesser
 //! name has dialed. Which nodes are members is not known here: whoever hears [`Event::Up`] closes the link of one that is not.
 //!
-//! Before [`Transport::begin`] a node that starts answers questions ([`Asked`]) and has no links: nodes that start at once can ask each other.
+//! Before [`Transport::begin`] a node that starts answers questions ([`MemberRequest`]) and has no links: nodes that start at once can ask each other.
 
 use std::{
     collections::BTreeMap,
@@ -102,9 +102,9 @@ pub enum Event {
 }
 
 /// A node asks to be let in, or a member asks something ([`crate::ask_member`]).
-pub struct Asked {
+pub struct MemberRequest {
     /// What it shows.
-    pub shown: Shown,
+    pub shown: PeerIdentity,
     /// The name it wants, or has.
     pub name: NodeName,
     /// What it says of itself.
@@ -118,14 +118,14 @@ pub struct Asked {
 /// Where questions go, each of which may take a sync. Who has shown nothing but a token that may be none holds up no member.
 pub struct Lanes {
     /// Of members.
-    pub members: mpsc::Sender<Asked>,
+    pub members: mpsc::Sender<MemberRequest>,
     /// Of those that want to join.
-    pub strangers: mpsc::Sender<Asked>,
+    pub strangers: mpsc::Sender<MemberRequest>,
 }
 
 /// By what who asks is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum PeerIdentity {
     /// A token.
     Token {
         /// Which.
@@ -314,7 +314,7 @@ impl Transport {
             let (stream, from) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot take a stream from another node");
+                    tracing::warn!(%error, "cannot accept a stream from another node");
                     sleep(ACCEPT_AFTER).await;
                     continue;
                 }
@@ -412,7 +412,7 @@ impl Inner {
                     "no link: one of the two does not trust the other's certificate; is what answers there of this cluster?"
                 }
                 Ended::Link(error) if *error != LinkError::Silent => {
-                    "no link, and waiting does not mend that"
+                    "no link, and trying again will not help"
                 }
                 _ => "",
             };
@@ -460,7 +460,7 @@ impl Inner {
         let is_said = seconds >= OUTAGE.as_secs() && !std::mem::replace(&mut outage.told, true);
         if is_said {
             let (name, address) = (&peer.name, &peer.address);
-            tracing::warn!(peer = %name, address, seconds, %ended, "no link; it is tried on, and said when there is one");
+            tracing::warn!(peer = %name, address, seconds, %ended, "no link yet; trying again");
         }
         is_said
     }
@@ -492,8 +492,9 @@ impl Inner {
             Some(ALPN_ASK) => {
                 let name = certified(connection)?;
                 place.is_known();
-                let ask =
-                    |question: Question| self.ask(Shown::Certificate, name, question.detail, None);
+                let ask = |question: Question| {
+                    self.ask(PeerIdentity::Certificate, name, question.detail, None)
+                };
                 join::tell(&mut stream, ask).await?;
                 Ok(())
             }
@@ -529,25 +530,25 @@ impl Inner {
         let name = NodeName::new(&question.name);
         let name = name.map_err(|error| Refused(error.to_string()))?;
         let (id, secret) = (question.id, question.secret);
-        let shown = Shown::Token { id, secret };
+        let shown = PeerIdentity::Token { id, secret };
         self.ask(shown, name, question.detail, Some(place)).await
     }
 
     /// What the node says to one that wants to join, or to a member.
     async fn ask(
         &self,
-        shown: Shown,
+        shown: PeerIdentity,
         name: NodeName,
         detail: Vec<u8>,
         place: Option<Arc<Place>>,
     ) -> Result<Vec<u8>, Refused> {
         let refused = |why: &str| Refused(why.to_owned());
         let lane = match shown {
-            Shown::Certificate => &self.asked.members,
-            Shown::Token { .. } => &self.asked.strangers,
+            PeerIdentity::Certificate => &self.asked.members,
+            PeerIdentity::Token { .. } => &self.asked.strangers,
         };
         let (answer, answered) = oneshot::channel();
-        let asked = Asked {
+        let asked = MemberRequest {
             shown,
             name,
             detail,

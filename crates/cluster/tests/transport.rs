@@ -17,8 +17,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 use whimbrel_cluster::{
-    Asked, Authority, Clock, Credentials, Event, FEATURE_LZ4, Handle, Lanes, LinkId, NodeName,
-    Peer, Refused, Shown, Token, Tokens, Transport, ask, ask_member, handshake,
+    Authority, Clock, Credentials, Event, FEATURE_LZ4, Handle, Lanes, LinkId, MemberRequest,
+    NodeName, Peer, PeerIdentity, Refused, Token, Tokens, Transport, ask, ask_member, handshake,
 };
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{
@@ -57,8 +57,8 @@ struct Node {
     transport: Arc<Transport>,
     address: SocketAddr,
     events: mpsc::Receiver<Event>,
-    asked: mpsc::Receiver<Asked>,
-    strangers: mpsc::Receiver<Asked>,
+    asked: mpsc::Receiver<MemberRequest>,
+    strangers: mpsc::Receiver<MemberRequest>,
     listening: JoinHandle<()>,
 }
 
@@ -301,7 +301,7 @@ async fn members_ask_each_other_before_they_are_linked() {
         tokio::spawn(async move { ask_member(&asks, &name("a"), &address, b"who".to_vec()).await })
     };
     let asked = timeout(PATIENCE, a.asked.recv()).await.unwrap().unwrap();
-    let Asked {
+    let MemberRequest {
         shown,
         name: of,
         detail,
@@ -310,7 +310,7 @@ async fn members_ask_each_other_before_they_are_linked() {
     } = asked;
     assert_eq!(
         (shown, of.as_str(), &detail[..]),
-        (Shown::Certificate, "c", &b"who"[..])
+        (PeerIdentity::Certificate, "c", &b"who"[..])
     );
     answer.send(Ok(b"all".to_vec())).unwrap();
     assert_eq!(
@@ -528,7 +528,7 @@ async fn strangers_are_not_heard() {
     let (id, secret) = (1, [1; 32]);
     assert_eq!(
         (asked.shown, asked.name.as_str()),
-        (Shown::Token { id, secret }, "c")
+        (PeerIdentity::Token { id, secret }, "c")
     );
     asked
         .answer
@@ -554,7 +554,7 @@ async fn a_node_joins_by_a_token_and_is_linked() {
     let asked = a.strangers.recv();
     let asked = timeout(PATIENCE, asked).await.unwrap().unwrap();
     assert_eq!(asked.detail, b"region");
-    let Shown::Token { id, secret } = &asked.shown else {
+    let PeerIdentity::Token { id, secret } = &asked.shown else {
         panic!("{:?}", asked.shown)
     };
     tokens.take(1, *id, secret, 3).unwrap();
@@ -629,7 +629,7 @@ async fn a_member_is_heard_when_strangers_hold_all_places() {
     let to = name("a");
     let asking = ask_member(&credentials, &to, &address, Vec::new());
     let answering = async {
-        let Asked { answer, .. } = a.asked.recv().await.unwrap();
+        let MemberRequest { answer, .. } = a.asked.recv().await.unwrap();
         answer.send(Ok(b"all".to_vec())).unwrap();
     };
     let (told, ()) = timeout(PATIENCE, async { tokio::join!(asking, answering) })
@@ -662,8 +662,8 @@ async fn a_member_is_answered_while_strangers_ask() {
     let (to, address) = (name("a"), a.address.to_string());
     let asking = ask_member(&credentials, &to, &address, Vec::new());
     let answering = async {
-        let Asked { answer, shown, .. } = a.asked.recv().await.unwrap();
-        assert_eq!(shown, Shown::Certificate);
+        let MemberRequest { answer, shown, .. } = a.asked.recv().await.unwrap();
+        assert_eq!(shown, PeerIdentity::Certificate);
         answer.send(Ok(b"all".to_vec())).unwrap();
     };
     let both = async { tokio::join!(asking, answering) };

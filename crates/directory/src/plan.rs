@@ -20,7 +20,7 @@ const SLOTS: u32 = 64;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Not an address.
-    #[error("{text:?} is no address: {cause}")]
+    #[error("{text:?} is not an email address: {cause}")]
     Address {
         /// What was given.
         text: String,
@@ -29,7 +29,7 @@ pub enum Refusal {
     },
     /// A domain by a name that DNS has not.
     #[error(
-        "{0} would get no mail: give its domain as it is in DNS, where a name that is not ASCII begins with xn--"
+        "{0} would receive no mail: write its domain as in DNS, where a name that is not ASCII begins with xn--"
     )]
     NotInDns(Address),
     /// Taken.
@@ -42,14 +42,17 @@ pub enum Refusal {
     #[error("alias {0} -> {1} exists already")]
     AliasExists(Address, Address),
     /// Not there.
-    #[error("there is no such alias of {0}")]
-    NoAlias(Address),
+    #[error("no alias {0}")]
+    NoAlias(String),
     /// An alias to nowhere.
-    #[error("{0} is neither an account nor an alias here; create it first")]
+    #[error("{0} is not on this server; aliases lead to local accounts only")]
     NoTarget(Address),
+    /// An alias to itself, of an address that is no account.
+    #[error("an alias cannot lead to itself: {0} is not an account")]
+    ToItself(Address),
     /// An alias by which an account would get no mail any more.
     #[error(
-        "{0} is an account: with this alias its mail goes to {1} alone. Give --instead if that is meant. For both to get it, add the alias {0} -> {0} first"
+        "{0} is an account: with this alias, its mail goes to {1} alone. If you mean that, add --instead. For both to get it, add the alias {0} -> {0} first"
     )]
     IsAccount(Address, Address),
     /// An alias by which this address would lead in a circle, or too far, or to too many.
@@ -218,6 +221,7 @@ impl Directory {
         }
         match self.extension(&from, &to) {
             Extension::Fine => {}
+            Extension::Nowhere if to == from => return Err(Refusal::ToItself(to)),
             Extension::Nowhere => return Err(Refusal::NoTarget(to)),
             Extension::TooMuch(upper) => return Err(Refusal::Loop(upper)),
         }
@@ -276,7 +280,10 @@ impl Directory {
             })
             .collect();
         if ops.is_empty() {
-            Err(Refusal::NoAlias(from))
+            Err(Refusal::NoAlias(match to {
+                Some(to) => format!("{name} -> {to}"),
+                None => name,
+            }))
         } else {
             Ok(ops)
         }

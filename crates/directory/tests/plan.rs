@@ -178,6 +178,11 @@ fn aliases_are_refused_for_each_reason() {
             "anne@elsewhere.org",
             Err(Refusal::NoTarget(named("anne@elsewhere.org"))),
         ),
+        (
+            "a@x.org",
+            "a@x.org",
+            Err(Refusal::ToItself(named("a@x.org"))),
+        ),
         ("help@y.org", "info@x.org", Ok(())),
         (
             "info@x.org",
@@ -240,13 +245,13 @@ fn removing_aliases() {
             .plan_remove_alias(from, to)
             .map(|ops| ops.len())
     };
-    let none = |from: &str| Err(Refusal::NoAlias(named(from)));
+    let none = |alias: &str| Err(Refusal::NoAlias(alias.to_owned()));
     assert_eq!(plan(&node, "INFO@x.org", None), Ok(2));
     assert_eq!(plan(&node, "INFO@x.org", Some("BOB@x.org")), Ok(1));
     assert_eq!(plan(&node, "@x.org", Some("bob@x.org")), Ok(1));
     assert_eq!(
         plan(&node, "info@x.org", Some("carl@x.org")),
-        none("info@x.org")
+        none("info@x.org -> carl@x.org")
     );
     assert_eq!(plan(&node, "anne@x.org", None), none("anne@x.org"));
     assert_eq!(

@@ -26,5 +26,5 @@ pub mod random;
 pub mod server;
 pub mod strict;
 pub mod trace;
-pub mod uids;
+pub mod uid_history;
 pub mod wire;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     imap::{Fetched, Node, Response, Status, parse::ranges},
     message,
-    uids::Witness,
+    uid_history::Witness,
 };
 
 /// A message that is there.

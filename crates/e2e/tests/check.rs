@@ -101,7 +101,7 @@ fn every_kind_of_file() {
     assert!(
         whole
             .stdout
-            .contains("1 accounts (1 against their whole log)"),
+            .contains("1 account with mail (1 compared with the whole log)"),
         "{whole:?}"
     );
     let data = server.path("data");

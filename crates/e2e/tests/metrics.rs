@@ -82,25 +82,33 @@ impl Figures {
     }
 }
 
-/// Name, type and labels of each row of the page.
+/// Name, type and labels of each item of the page.
 fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let rows = text.lines().filter(|line| line.starts_with("| `"));
-    let row = |line: &str| {
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let [_, name, kind, labels, unit, meaning, _] = cells[..] else {
-            panic!("{line}");
+    // An item may have several lines.
+    let text = std::fs::read_to_string(path).unwrap().replace("\n  ", " ");
+    let items = text.lines().filter_map(|line| line.strip_prefix("- `"));
+    let item = |line: &str| {
+        let parts = line.split_once("` (").and_then(|(name, rest)| {
+            let (about, meaning) = rest.split_once("): ")?;
+            Some((name, about, meaning))
+        });
+        let (name, about, meaning) = parts.unwrap_or_else(|| panic!("{line}"));
+        let about: Vec<&str> = about.split("; ").collect();
+        let (kind, labels, unit) = match about[..] {
+            [kind, unit] => (kind, "", unit),
+            [kind, labels, unit] => (kind, labels, unit),
+            _ => panic!("{line}"),
         };
         assert!(!unit.is_empty() && !meaning.is_empty(), "{line}");
-        let labels = labels.split(", ").map(|label| label.trim_matches('`'));
-        let labels = labels.filter(|label| !label.is_empty());
+        // Every second part is between two marks.
+        let labels = labels.split('`').skip(1).step_by(2);
         (
-            name.trim_matches('`').to_owned(),
+            name.to_owned(),
             (kind.to_owned(), labels.map(str::to_owned).collect()),
         )
     };
-    rows.map(row).collect()
+    items.map(item).collect()
 }
 
 #[test]

@@ -14,7 +14,7 @@ use whimbrel_e2e::{
     mail::Mail,
     message,
     server::{ACCOUNTS, Server},
-    uids::Witness,
+    uid_history::Witness,
 };
 
 const MAILBOXES: [&str; 3] = ["INBOX", "Archive", "Trash"];

@@ -67,7 +67,7 @@ impl<'a> Member<'a> {
 
 /// A message that is shown.
 #[derive(Clone, Copy)]
-pub struct Shown<'a> {
+pub struct VisibleMessage<'a> {
     replica: &'a Replica,
     slot: u32,
     /// The UID under which it was asked for, which may be one that it had before it was claimed again.
@@ -77,12 +77,12 @@ pub struct Shown<'a> {
 /// Messages that have some flags and not others: those up to a UID.
 pub struct Flagged<'a> {
     /// They.
-    pub shown: Vec<Shown<'a>>,
+    pub shown: Vec<VisibleMessage<'a>>,
     /// The last UID that was looked at.
     pub up_to: u32,
 }
 
-impl Shown<'_> {
+impl VisibleMessage<'_> {
     /// The UID under which it was asked for.
     pub fn uid(&self) -> u32 {
         self.uid
@@ -125,7 +125,7 @@ impl Replica {
         &'a self,
         name: &'a MailboxName,
         uids: &'a [u32],
-    ) -> impl Iterator<Item = Shown<'a>> {
+    ) -> impl Iterator<Item = VisibleMessage<'a>> {
         let members = self.members(name);
         let mut walk = Walk {
             members: members
@@ -137,7 +137,7 @@ impl Replica {
             let slot = members
                 .find_map(|member| member.find(uid))
                 .or_else(|| self.resolve_slot(name, uid))?;
-            Some(Shown {
+            Some(VisibleMessage {
                 replica: self,
                 slot,
                 uid,
@@ -215,7 +215,7 @@ impl Replica {
             found.truncate(count_max);
             up_to = found[count_max - 1].0;
         }
-        let shown = found.into_iter().map(|(uid, slot)| Shown {
+        let shown = found.into_iter().map(|(uid, slot)| VisibleMessage {
             replica: self,
             slot,
             uid,

@@ -19,18 +19,20 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod announced;
 mod apply;
-mod elsewhere;
+mod by_uid;
+mod changes_since;
+mod failover;
 mod flags;
 #[doc(hidden)]
 pub mod fuzz;
 mod ids;
 mod keywords;
-mod lacking;
-mod lineage;
 mod listing;
 mod load;
 mod merge;
+mod missing_blobs;
 mod name;
 mod op;
 mod plan;
@@ -38,19 +40,18 @@ mod read;
 mod recent;
 mod record;
 mod replica;
+mod rollback;
 mod rows;
-mod since;
 mod slab;
 pub mod steps;
-mod told;
-mod uids;
+mod uid_list;
 mod view;
-mod walk;
 
+pub use by_uid::{Flagged, VisibleMessage};
+pub use changes_since::ChangedPart;
 pub use flags::{Flag, Flags, KEYWORD_BYTES_MAX, KEYWORDS_MAX, Keyword};
 pub use ids::{AccountId, BlobName, EntryId, EntryTag, MailboxId, MessageId, Order};
 pub use keywords::KEYWORDS_OF_ACCOUNT_MAX;
-pub use lineage::{Renewal, Renewed};
 pub use listing::{Below, ListedName, PageSize};
 pub use name::{MailboxName, NAME_BYTES_MAX, NAME_DEPTH_MAX, NameError};
 pub use op::{
@@ -61,14 +62,13 @@ pub use plan::{
     At, CLAIMS_PER_OP_MAX, Copied, Created, Cut, Delivered, MAILBOXES_MAX, Moved, NewMessage, Plan,
     PlanError, Renamed, StoreMode, Stored, Takeover,
 };
-pub use read::{NameInfo, Row, Standing, Status, Usage};
+pub use read::{NameInfo, Row, Status, Usage, Visibility};
 pub use recent::Recent;
 pub use record::CLAIMS_KEPT_MAX;
 pub use replica::{
     ApplyError, Collected, Dropped, Effects, PATIENCE_MICROS_MAX, Peer, Peers, Replica, Step,
     Tombstones,
 };
+pub use rollback::{Renewed, RestoreRecovery};
 pub use rows::{Content, LoadError, RowKey};
-pub use since::ChangedPart;
-pub use uids::Uids;
-pub use walk::{Flagged, Shown};
+pub use uid_list::Uids;

@@ -2,11 +2,11 @@
 
 use whimbrel_crdt::{Incarnation, VersionVector};
 
-use crate::elsewhere::Point;
+use crate::failover::Point;
 use crate::keywords::Register;
-use crate::lineage::{Lineage, Retired};
 use crate::record::{BoxRecord, FlagDot, Rare, Record};
 use crate::replica::{Claimed, Vanished};
+use crate::rollback::{Lineage, Retired};
 use crate::rows::{
     AccountRow, FlagRow, MailboxRow, MarkRow, MessageRow, TombstoneRow, VanishedRow, decode_row,
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{DotSet, VersionVector};
 
-use crate::elsewhere::is_claimed;
+use crate::failover::is_claimed;
 use crate::record::{Bits, BoxRecord, FIRST_KEYWORD, Record};
 use crate::replica::Claimed;
 use crate::{

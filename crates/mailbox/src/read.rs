@@ -85,9 +85,9 @@ pub struct Row {
 
 /// Whether clients may be told of a message's UID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Visibility {
     /// It is shown under its greatest claim.
-    Shown(u32),
+    VisibleMessage(u32),
     /// That claim waits for peers, or is late.
     Waits,
     /// The body is not here, and it may never come.
@@ -352,15 +352,15 @@ impl Replica {
     }
 
     /// Whether clients may be told of the message's present UID.
-    pub fn standing(&self, message: &MessageId) -> Standing {
+    pub fn standing(&self, message: &MessageId) -> Visibility {
         let Some(slot) = self.by_id.get(message).copied() else {
-            return Standing::Gone;
+            return Visibility::Gone;
         };
         match &self.records[slot] {
-            record if !record.alive() => Standing::Gone,
-            record if record.shown == record.uid => Standing::Shown(record.uid),
-            record if self.is_held_back(slot, record) => Standing::Lacks,
-            _ => Standing::Waits,
+            record if !record.alive() => Visibility::Gone,
+            record if record.shown == record.uid => Visibility::VisibleMessage(record.uid),
+            record if self.is_held_back(slot, record) => Visibility::Lacks,
+            _ => Visibility::Waits,
         }
     }
 

@@ -8,12 +8,12 @@ use smallvec::SmallVec;
 use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{Batch, Incarnation, OrMap, Stamp, VersionVector};
 
-use crate::elsewhere::Point;
+use crate::failover::Point;
 use crate::ids::IdHasher;
 use crate::keywords::{Keywords, Register, Spelling};
-use crate::lacking::BODY_PATIENCE_MICROS;
-use crate::lineage::Lineage;
+use crate::missing_blobs::BODY_PATIENCE_MICROS;
 use crate::record::{BoxRecord, CLAIMS_KEPT_MAX, FIRST_KEYWORD, FlagDot, Record};
+use crate::rollback::Lineage;
 use crate::slab::Slab;
 use crate::{AccountId, BlobName, Flag, Flags, MailboxId, MailboxName, MessageId, RowKey, Usage};
 

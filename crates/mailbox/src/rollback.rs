@@ -15,7 +15,7 @@ use crate::{At, MailboxName, Replica, RowKey, Takeover};
 
 /// Who this node is, for its accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Renewal {
+pub struct RestoreRecovery {
     /// The present incarnation: an account that was last loaded under another one is renewed.
     pub incarnation: Incarnation,
     /// How often the slots have been used up: an account that is behind begins a new epoch.
@@ -60,7 +60,7 @@ pub enum Renewed {
 
 impl Replica {
     /// A new account: nothing was told of it before.
-    pub fn begin(&mut self, renewal: &Renewal) {
+    pub fn begin(&mut self, renewal: &RestoreRecovery) {
         self.lineage = Lineage {
             incarnation: Some(renewal.incarnation),
             round: renewal.round,
@@ -72,19 +72,19 @@ impl Replica {
     }
 
     /// The same of an account that this node may have had before and dropped: no MODSEQ of then is believed, which were all below the one of this time.
-    pub fn begin_again(&mut self, renewal: &Renewal, above_micros: u64) {
+    pub fn begin_again(&mut self, renewal: &RestoreRecovery, above_micros: u64) {
         self.begin(renewal);
         self.lineage.since = self.modseq(above_micros);
     }
 
     /// Whether the account was last loaded under another incarnation.
-    pub fn needs_renewal(&self, renewal: &Renewal) -> bool {
+    pub fn needs_renewal(&self, renewal: &RestoreRecovery) -> bool {
         self.lineage.incarnation != Some(renewal.incarnation)
     }
 
     /// Before something is joined to an account that is to be renewed, or applied to it: what comes so must not be shown below what was told in the
     /// lost time. The marks rise at once to where the renewal will bring them, or to where it would in what comes, if that is further.
-    pub fn lead(&mut self, at: &At, renewal: &Renewal, coming: Option<&Replica>) {
+    pub fn lead(&mut self, at: &At, renewal: &RestoreRecovery, coming: Option<&Replica>) {
         if !self.needs_renewal(renewal) {
             return;
         }
@@ -111,7 +111,7 @@ impl Replica {
 
     /// Carries a renewal out, as far as it is this replica's own: marks and history. To be called before the operations of
     /// [`Self::plan_renewal`] are applied, in whose write the rows must be, but for [`Self::take_first_rows`].
-    pub fn renew(&mut self, renewal: &Renewal, renewed: Renewed, now_micros: u64) {
+    pub fn renew(&mut self, renewal: &RestoreRecovery, renewed: Renewed, now_micros: u64) {
         let before = std::mem::take(&mut self.lineage);
         let mut retired = before.retired;
         match renewed {

@@ -8,10 +8,10 @@ use std::num::NonZeroU64;
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::{DotSet, Incarnation, Lww, Stamp};
 
-use crate::elsewhere::Point;
-use crate::lineage::Lineage;
+use crate::failover::Point;
 use crate::op::if_true;
 use crate::record::{FIRST_KEYWORD, FlagDot};
+use crate::rollback::Lineage;
 use crate::{
     BlobName, EntryTag, Flag, Keyword, MailboxId, MailboxName, Message, MessageId, Replica,
     SpecialUse, steps,

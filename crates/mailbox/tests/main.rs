@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-mod bodies;
 mod conflicts;
 mod encoding;
 mod import;
+mod missing_blobs;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod property;

@@ -279,10 +279,13 @@ fn what_is_held_back_is_found_by_its_claim() {
     let found = two.replica.claimant(&inbox, copy);
     let message = found.expect("it is held back");
     assert_ne!(Some(message), two.replica.claimant(&inbox, uid));
-    assert_eq!(two.replica.standing(&message), Standing::Lacks);
+    assert_eq!(two.replica.standing(&message), Visibility::Lacks);
     assert_eq!(two.replica.claimant(&inbox, copy + 64), None);
     two.replica.body_came(&BLOB, START + 10, &Peers::none());
-    assert_eq!(two.replica.standing(&message), Standing::Shown(copy));
+    assert_eq!(
+        two.replica.standing(&message),
+        Visibility::VisibleMessage(copy)
+    );
 }
 
 /// A body for which nothing waits any more. What waits for other nodes goes on waiting, and no row of it is written again.

@@ -2,8 +2,8 @@
 
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_mailbox::{
-    AccountId, At, BlobName, Date, EntryId, Flags, MailboxName, NewMessage, Op, Peers, Renewal,
-    Renewed, Replica, RowKey, Step, Tombstones,
+    AccountId, At, BlobName, Date, EntryId, Flags, MailboxName, NewMessage, Op, Peers, Renewed,
+    Replica, RestoreRecovery, RowKey, Step, Tombstones,
 };
 
 const ANNE: AccountId = AccountId([1; 16]);
@@ -96,7 +96,7 @@ impl Node {
     }
 
     /// What is on disk now, loaded by another incarnation with another slot.
-    fn put_back(&self, id: u64, slot: u8, renewal: &Renewal) -> (Node, Renewed) {
+    fn put_back(&self, id: u64, slot: u8, renewal: &RestoreRecovery) -> (Node, Renewed) {
         let replica = Replica::load(ANNE, slot, self.replica.all_rows(), &self.applied).unwrap();
         let mut node = Node {
             replica,
@@ -112,7 +112,7 @@ impl Node {
         (node, outcome)
     }
 
-    fn renew(&mut self, renewal: &Renewal) -> Renewed {
+    fn renew(&mut self, renewal: &RestoreRecovery) -> Renewed {
         let plan = self.replica.plan_renewal(&self.at(), renewal);
         self.replica.renew(renewal, plan.outcome, self.now);
         self.apply(plan.ops);
@@ -124,7 +124,7 @@ impl Node {
         &self,
         rows: Vec<(RowKey, Vec<u8>)>,
         applied: &VersionVector,
-        renewal: &Renewal,
+        renewal: &RestoreRecovery,
     ) -> Node {
         let mut older = Node {
             replica: Replica::load(ANNE, 5, rows, applied).unwrap(),
@@ -160,8 +160,8 @@ fn message() -> NewMessage {
     }
 }
 
-fn renewal(id: u64) -> Renewal {
-    Renewal {
+fn renewal(id: u64) -> RestoreRecovery {
+    RestoreRecovery {
         incarnation: Incarnation::from_hash(id),
         round: 0,
         lead: 1000,
@@ -277,7 +277,7 @@ fn when_the_slots_are_used_up_uidvalidity_rises() {
     let mut lost = Node::new();
     let kept = lost.append(&inbox, 5_000);
     let validity = lost.replica.uidvalidity();
-    let next_round = Renewal {
+    let next_round = RestoreRecovery {
         round: 1,
         ..renewal(2)
     };
@@ -289,7 +289,7 @@ fn when_the_slots_are_used_up_uidvalidity_rises() {
     let loaded = Replica::load(ANNE, 0, node.replica.all_rows(), &node.applied).unwrap();
     assert_eq!(loaded.uids(&inbox), node.replica.uids(&inbox));
     // Near the end of the UIDs, too.
-    let far = Renewal {
+    let far = RestoreRecovery {
         lead: 1 << 26,
         ..renewal(3)
     };

@@ -35,6 +35,6 @@ pub use limits::Limits;
 pub use parser::Parser;
 pub use section::{HeaderFilter, Resolved, SectionText};
 pub use summary::{
-    Address, Content, DecodeError, Disposition, Envelope, Field, Fields, FirstAddress, Glance,
-    Message, Octets, Param, Part, Span, Summary, View, Wanted,
+    Address, Content, DecodeError, Disposition, Envelope, Field, Fields, FirstAddress, Message,
+    Octets, Param, Part, SortKeys, Span, Summary, View, Wanted,
 };

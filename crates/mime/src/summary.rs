@@ -3,18 +3,18 @@
 //! Texts are as the message has them, not decoded, but fit to be sent as an IMAP string: unfolded, without CR, LF and NUL.
 
 mod fields;
-mod glance;
 mod reader;
+mod sort_keys;
 mod view;
 mod wire;
 
 pub(crate) use fields::is_usual;
 pub use fields::{Field, Fields};
-pub use glance::{FirstAddress, Glance};
 pub use reader::List;
+pub use sort_keys::{FirstAddress, SortKeys};
 pub use view::{
     AddressView, ContentView, DispositionView, EnvelopeView, FieldView, FieldsView, MessageView,
-    ParamView, PartView, Parts, Told, View,
+    ParamView, PartSummary, PartView, Parts, View,
 };
 pub use wire::DecodeError;
 

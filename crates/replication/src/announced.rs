@@ -21,7 +21,7 @@ use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
 
 use crate::{
     broken,
-    wire::{Account, Announced as Told, Excepted, Frame, Shown},
+    wire::{Account, Announced as Announcement, Excepted, Frame, VisibleVector},
 };
 
 /// Accounts that one report excepts: those whose bodies are on the way, as a rule. A frame of control holds them with room to spare; who would
@@ -44,15 +44,15 @@ pub enum Output {
 
 /// What counts of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Known {
+struct MemberView {
     vector: VersionVector,
     /// Accounts for which less counts.
     except: BTreeMap<Account, VersionVector>,
 }
 
-impl Known {
+impl MemberView {
     /// Whether all of it is in another one of the same member.
-    fn is_within(&self, other: &Known) -> bool {
+    fn is_within(&self, other: &MemberView) -> bool {
         other.vector.covers_all(&self.vector)
     }
 
@@ -61,12 +61,12 @@ impl Known {
         all.map(|vector| vector.iter().count() + 2).sum()
     }
 
-    fn told(&self, partition: PartitionId, member: Incarnation) -> Shown {
+    fn told(&self, partition: PartitionId, member: Incarnation) -> VisibleVector {
         let except = self.except.iter().map(|(account, of)| Excepted {
             account: *account,
             vector: of.clone(),
         });
-        Shown {
+        VisibleVector {
             partition,
             member,
             vector: self.vector.clone(),
@@ -81,12 +81,12 @@ struct Peer {
     awake: bool,
     /// Our newest report was not sent to it.
     due: bool,
-    counted: Option<Known>,
+    counted: Option<MemberView>,
     /// What waits for the peer's log: the first, and the newest.
-    candidate: Option<Told>,
-    latest: Option<Told>,
+    candidate: Option<Announcement>,
+    latest: Option<Announcement>,
     /// The same, as another member has told it.
-    by_others: Option<Known>,
+    by_others: Option<MemberView>,
     /// It is new, and was not told yet what these have shown.
     tell: BTreeSet<Incarnation>,
     /// How often it came back to the partition: all of this is of that life.
@@ -116,7 +116,7 @@ struct Row {
 /// What is announced in one partition.
 pub struct Announced {
     partition: PartitionId,
-    ours: Option<Told>,
+    ours: Option<Announcement>,
     peers: BTreeMap<Incarnation, Peer>,
     /// Something counts that is not in the row that was given last.
     changed: bool,
@@ -137,7 +137,7 @@ impl Announced {
         let here = |row: &Row| applied.covers_all(&row.vector);
         let known = rows.into_iter().filter(here).map(|row| {
             let except = row.except.into_iter();
-            let counted = Known {
+            let counted = MemberView {
                 vector: row.vector,
                 except: except.map(|(account, of)| (*account, of)).collect(),
             };
@@ -256,7 +256,7 @@ impl Announced {
     /// `except` something is not. There are at most [`EXCEPTED_MAX`].
     pub fn say(&mut self, vector: VersionVector, except: Vec<Account>) {
         assert!(except.len() <= EXCEPTED_MAX, "a report has its bounds");
-        let told = Told {
+        let told = Announcement {
             partition: self.partition,
             vector,
             except,
@@ -298,7 +298,7 @@ impl Announced {
             peer.counted = Some(counted(peer.counted.take(), told));
             self.changed = true;
         }
-        let here = |known: &mut Known| applied.covers_all(&known.vector);
+        let here = |known: &mut MemberView| applied.covers_all(&known.vector);
         if let Some(known) = peer.by_others.take_if(here)
             && peer.counted.as_ref().is_none_or(|of| of.is_within(&known))
         {
@@ -309,8 +309,8 @@ impl Announced {
 
     /// A peer tells what another member has shown, which does not say it itself; this is applied here. It is or was a member: who
     /// is none is not told of, so that as much is kept as there are members.
-    pub fn received_of(&mut self, told: Shown, applied: &VersionVector) {
-        let Shown {
+    pub fn received_of(&mut self, told: VisibleVector, applied: &VersionVector) {
+        let VisibleVector {
             member,
             vector,
             except,
@@ -322,7 +322,7 @@ impl Announced {
             return;
         }
         let except = except.into_iter();
-        let told = Known {
+        let told = MemberView {
             vector,
             except: except.map(|of| (of.account, of.vector)).collect(),
         };
@@ -334,7 +334,7 @@ impl Announced {
     }
 
     /// A peer says what it has shown; this is applied here.
-    pub fn received(&mut self, id: Incarnation, mut told: Told, applied: &VersionVector) {
+    pub fn received(&mut self, id: Incarnation, mut told: Announcement, applied: &VersionVector) {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.linked) else {
             return;
         };
@@ -361,7 +361,7 @@ impl Announced {
         while let Some(member) = self.peers.get_mut(&id)?.tell.pop_first() {
             let known = self.peers.get(&member).and_then(|of| of.counted.as_ref());
             if let Some(known) = known.filter(|known| known.entries() <= SHOWN_ENTRIES_MAX) {
-                return Some(Frame::Shown(known.told(self.partition, member)));
+                return Some(Frame::VisibleVector(known.told(self.partition, member)));
             }
         }
         self.peers.get_mut(&id)?.awake = false;
@@ -423,11 +423,11 @@ impl Announced {
 }
 
 /// What counts after one more report.
-fn counted(before: Option<Known>, told: Told) -> Known {
+fn counted(before: Option<MemberView>, told: Announcement) -> MemberView {
     let before = before.unwrap_or_default();
     let of = |account: &Account| before.except.get(account).unwrap_or(&before.vector).clone();
     let except = told.except.iter().map(|account| (*account, of(account)));
-    Known {
+    MemberView {
         except: except.collect(),
         vector: told.vector,
     }
@@ -449,7 +449,7 @@ mod tests {
         let members = 1..=2 * FORMER_MAX as u64;
         for id in members.clone() {
             announced.linked(node(id));
-            let told = Told {
+            let told = Announcement {
                 partition: PartitionId(1),
                 vector: [(node(100), id)].into_iter().collect(),
                 except: Vec::new(),
@@ -482,7 +482,7 @@ mod tests {
             announced.lives(node(2), life);
             announced
         };
-        let told = || Told {
+        let told = || Announcement {
             partition: PartitionId(1),
             vector: [(node(100), 7)].into_iter().collect(),
             except: Vec::new(),
@@ -500,9 +500,9 @@ mod tests {
         assert!(!shows(&announced));
         // Nor does another one know better.
         announced.unlinked(node(2));
-        let Told { vector, .. } = told();
+        let Announcement { vector, .. } = told();
         announced.received_of(
-            Shown {
+            VisibleVector {
                 partition: PartitionId(1),
                 member: node(2),
                 vector,

@@ -84,7 +84,7 @@ pub fn peer(data: &[u8]) {
             Frame::Links(told) => readers.received_links(peer, told),
             Frame::ReadersOf(told) => readers.received_of(now, peer, told),
             Frame::Announced(told) => announced.received(peer, told, &VersionVector::new()),
-            Frame::Shown(told) => announced.received_of(told, &VersionVector::new()),
+            Frame::VisibleVector(told) => announced.received_of(told, &VersionVector::new()),
             _ => {}
         }
         while readers.poll().is_some() {}

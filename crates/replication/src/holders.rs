@@ -33,7 +33,7 @@ pub enum Phase {
 
 /// What a node has said of itself and a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
-pub struct Standing {
+pub struct HolderState {
     /// Counts what it has said: the last counts.
     #[n(0)]
     pub version: u32,
@@ -48,7 +48,7 @@ pub struct Standing {
     pub end: u64,
 }
 
-impl Standing {
+impl HolderState {
     /// For the machine of the partition.
     pub fn membership(self) -> Membership {
         Membership {
@@ -59,7 +59,7 @@ impl Standing {
 
     /// The same with another phase, said later.
     fn then(self, phase: Phase) -> Self {
-        Standing {
+        HolderState {
             version: self.version + 1,
             phase,
             ..self
@@ -80,11 +80,11 @@ pub struct OutOfTurn {
 /// Who holds what.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
-pub struct Holders(#[n(0)] BTreeMap<Incarnation, BTreeMap<PartitionId, Standing>>);
+pub struct Holders(#[n(0)] BTreeMap<Incarnation, BTreeMap<PartitionId, HolderState>>);
 
 impl Holders {
     /// How a node stands to a partition.
-    pub fn standing(&self, node: Incarnation, partition: PartitionId) -> Standing {
+    pub fn standing(&self, node: Incarnation, partition: PartitionId) -> HolderState {
         let said = self.0.get(&node).and_then(|of| of.get(&partition));
         said.copied().unwrap_or_default()
     }
@@ -94,7 +94,7 @@ impl Holders {
         &self,
         partition: PartitionId,
         nodes: impl IntoIterator<Item = Incarnation>,
-    ) -> BTreeMap<Incarnation, Standing> {
+    ) -> BTreeMap<Incarnation, HolderState> {
         let nodes = nodes.into_iter();
         nodes
             .map(|node| (node, self.standing(node, partition)))
@@ -145,7 +145,7 @@ impl Holders {
     ) -> Result<(), OutOfTurn> {
         let now = self.standing(me, partition);
         let leaves = now.phase == Phase::Leaves;
-        let away = Standing {
+        let away = HolderState {
             end: end.max(now.end),
             ..now.then(Phase::Away)
         };
@@ -159,7 +159,7 @@ impl Holders {
     pub fn come(&mut self, me: Incarnation, partition: PartitionId) -> Result<(), OutOfTurn> {
         let now = self.standing(me, partition);
         let away = now.phase == Phase::Away;
-        let again = Standing {
+        let again = HolderState {
             life: now.life + 1,
             ..now.then(Phase::Holds)
         };
@@ -170,8 +170,8 @@ impl Holders {
         &mut self,
         me: Incarnation,
         partition: PartitionId,
-        next: Option<Standing>,
-        now: Standing,
+        next: Option<HolderState>,
+        now: HolderState,
         to: Phase,
     ) -> Result<(), OutOfTurn> {
         let from = now.phase;
@@ -252,7 +252,7 @@ mod tests {
             }
         );
         let other = holders.standing(me, PartitionId::accounts(4));
-        assert_eq!(other, Standing::default(), "of another nothing was said");
+        assert_eq!(other, HolderState::default(), "of another nothing was said");
     }
 
     #[test]

@@ -4,17 +4,17 @@
 //! know better: their hellos say how much of our log they have, under which hash, and what we once told them to have. If they know more
 //! or other, the node takes a new incarnation.
 //!
-//! A peer that has less of our log is asked nothing back: its hash is looked up in our own log ([`Asked::Look`]).
+//! A peer that has less of our log is asked nothing back: its hash is looked up in our own log ([`IdentityAnswer::Look`]).
 //!
 //! A disk that was copied below the file system while the node lives is not older, and is seen otherwise ([`Elsewheres`]).
 
-mod elsewhere;
+mod duplicate_node;
 
 use std::collections::BTreeSet;
 
 use whimbrel_crdt::{Hash, Incarnation, VersionVector};
 
-pub use self::elsewhere::{Elsewhere, Elsewheres};
+pub use self::duplicate_node::{DuplicateNode, Elsewheres};
 use crate::{Now, broken, wire::Hello};
 
 /// What this node has, at the moment at which a hello comes.
@@ -52,7 +52,7 @@ pub enum Because {
 
 /// What follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum IdentityAnswer {
     /// Tell [`Identity::looked`] the hash of the batch in our own log that ends with this number.
     Look {
         /// For whom.
@@ -104,7 +104,7 @@ impl Identity {
 
     /// A peer's hello. Also after the decision: who answers late can still know more. What was written since is ours, so it is held against `own` as
     /// it is now.
-    pub fn hello(&mut self, peer: Incarnation, hello: &Hello, own: &Own) -> Option<Asked> {
+    pub fn hello(&mut self, peer: Incarnation, hello: &Hello, own: &Own) -> Option<IdentityAnswer> {
         let mine = own.durable.get(self.me);
         let number = hello.durable.get(self.me);
         if number > mine && !broken("amnesia-unnoticed") {
@@ -123,7 +123,7 @@ impl Identity {
             }
             Some(head) if number < mine => {
                 self.looking.insert((peer, number, head.hash()));
-                return Some(Asked::Look { peer, number });
+                return Some(IdentityAnswer::Look { peer, number });
             }
             _ => {}
         }
@@ -131,7 +131,12 @@ impl Identity {
     }
 
     /// What our own log has there; `None` if that was cut, which all had by then.
-    pub fn looked(&mut self, peer: Incarnation, number: u64, hash: Option<Hash>) -> Option<Asked> {
+    pub fn looked(
+        &mut self,
+        peer: Incarnation,
+        number: u64,
+        hash: Option<Hash>,
+    ) -> Option<IdentityAnswer> {
         let asked = self
             .looking
             .iter()
@@ -145,26 +150,26 @@ impl Identity {
     }
 
     /// Time has passed.
-    pub fn time(&mut self, now: Now) -> Option<Asked> {
+    pub fn time(&mut self, now: Now) -> Option<IdentityAnswer> {
         if self.decided || now.mono_micros < self.until {
             return None;
         }
         self.decided = true;
-        Some(Asked::Keep { all: false })
+        Some(IdentityAnswer::Keep { all: false })
     }
 
-    fn answered(&mut self, peer: Incarnation) -> Option<Asked> {
+    fn answered(&mut self, peer: Incarnation) -> Option<IdentityAnswer> {
         self.missing.remove(&peer);
         if self.decided || !self.missing.is_empty() {
             return None;
         }
         self.decided = true;
-        Some(Asked::Keep { all: true })
+        Some(IdentityAnswer::Keep { all: true })
     }
 
-    fn renew(&mut self, because: Because) -> Option<Asked> {
+    fn renew(&mut self, because: Because) -> Option<IdentityAnswer> {
         self.decided = true;
-        Some(Asked::Renew(because))
+        Some(IdentityAnswer::Renew(because))
     }
 }
 
@@ -216,7 +221,7 @@ mod tests {
 
     #[test]
     fn hellos_are_judged() {
-        let check = |said: Hello, expected: Option<Asked>| {
+        let check = |said: Hello, expected: Option<IdentityAnswer>| {
             assert_eq!(
                 identity().hello(node(2), &said, &own()),
                 expected,
@@ -224,7 +229,7 @@ mod tests {
             );
         };
         let peer = node(2);
-        let renew = |because| Some(Asked::Renew(because));
+        let renew = |because| Some(IdentityAnswer::Renew(because));
         check(hello(&[(1, 10)], 1, None), None);
         check(hello(&[(2, 9)], 1, Some(&[(2, 5)])), None);
         let more = Because::TheyHaveMore { peer, number: 11 };
@@ -233,23 +238,26 @@ mod tests {
         check(hello(&[(1, 10)], 2, None), renew(other));
         let had = Because::WeHadMore { peer };
         check(hello(&[(1, 10)], 1, Some(&[(2, 6)])), renew(had));
-        let look = Asked::Look { peer, number: 7 };
+        let look = IdentityAnswer::Look { peer, number: 7 };
         check(hello(&[(1, 7)], 2, None), Some(look));
     }
 
     #[test]
     fn an_older_number_is_looked_up() {
-        let check = |ours: Option<Hash>, expected: Option<Asked>| {
+        let check = |ours: Option<Hash>, expected: Option<IdentityAnswer>| {
             let mut identity = identity();
             identity.hello(node(3), &hello(&[], 0, None), &own());
             identity.hello(node(2), &hello(&[(1, 7)], 2, None), &own());
             assert_eq!(identity.looked(node(2), 7, ours), expected);
         };
-        check(Some(Hash([2; 32])), Some(Asked::Keep { all: true }));
-        check(None, Some(Asked::Keep { all: true }));
+        check(
+            Some(Hash([2; 32])),
+            Some(IdentityAnswer::Keep { all: true }),
+        );
+        check(None, Some(IdentityAnswer::Keep { all: true }));
         let (peer, number) = (node(2), 7);
         let because = Because::TheyHaveOther { peer, number };
-        check(Some(Hash([3; 32])), Some(Asked::Renew(because)));
+        check(Some(Hash([3; 32])), Some(IdentityAnswer::Renew(because)));
     }
 
     #[test]
@@ -260,12 +268,15 @@ mod tests {
             mono_micros: 100,
         };
         assert_eq!(identity.time(Now::default()), None);
-        assert_eq!(identity.time(late), Some(Asked::Keep { all: false }));
+        assert_eq!(
+            identity.time(late),
+            Some(IdentityAnswer::Keep { all: false })
+        );
         assert_eq!(identity.time(late), None);
         let (peer, number) = (node(3), 11);
         let late = identity.hello(peer, &hello(&[(1, 11)], 0, None), &own());
         let because = Because::TheyHaveMore { peer, number };
-        assert_eq!(late, Some(Asked::Renew(because)));
+        assert_eq!(late, Some(IdentityAnswer::Renew(because)));
     }
 
     #[test]
@@ -275,7 +286,10 @@ mod tests {
             wall_micros: 0,
             mono_micros: 100,
         };
-        assert_eq!(identity.time(late), Some(Asked::Keep { all: false }));
+        assert_eq!(
+            identity.time(late),
+            Some(IdentityAnswer::Keep { all: false })
+        );
         // The peer has two batches that were written since the start, by way of another, and remembers what it was told of a third node then.
         let now = Own {
             durable: vector(&[(1, 12), (2, 6)]),
@@ -288,7 +302,7 @@ mod tests {
         let other = hello(&[(1, 12)], 3, None);
         assert_eq!(
             identity.hello(peer, &other, &now),
-            Some(Asked::Renew(because))
+            Some(IdentityAnswer::Renew(because))
         );
     }
 }

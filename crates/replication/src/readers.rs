@@ -25,7 +25,7 @@ use others::Relay;
 use crate::{
     Now, broken,
     paths::Paths,
-    wire::{Account, Frame, Links, Readers as Told, Reading},
+    wire::{Account, Frame, Links, Readers as ReadersFrame, Reading},
 };
 
 /// Bounds and times.
@@ -65,7 +65,7 @@ pub enum Output {
     /// There is something to send: [`Readers::transmit`].
     Wake(Incarnation),
     /// Less is to be waited for than before: the owner releases what waits.
-    Heard(Account),
+    RemoteReaders(Account),
     /// A peer has readers on the account now, or no more.
     Reads {
         /// Who.
@@ -81,7 +81,7 @@ pub enum Output {
 
 /// Another live replica with readers on an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct RemoteReaders {
     /// Who. Its slot is the membership's to say.
     pub peer: Incarnation,
     /// The greatest counter heard from it.
@@ -92,7 +92,7 @@ pub struct Heard {
 
 /// What a peer told of an account with readers.
 #[derive(Default)]
-struct Known {
+struct PeerReaders {
     heard: u32,
     /// The greatest counter that was told, whether it counts yet or not.
     told: u32,
@@ -105,7 +105,7 @@ struct Known {
     stale_since: Option<u64>,
 }
 
-impl Known {
+impl PeerReaders {
     /// What this one told counts no more. Whether nobody else has told it.
     fn is_left_by(&mut self, teller: Incarnation) -> bool {
         self.by.retain(|by| *by != teller);
@@ -133,7 +133,7 @@ struct Peer {
     /// When it was linked, or told of, last, if it is not.
     unlinked_at: u64,
     round_trip_micros: Option<u64>,
-    accounts: BTreeMap<Account, Known>,
+    accounts: BTreeMap<Account, PeerReaders>,
     /// Candidates by the number they wait for.
     waiting: BTreeSet<(u64, Account)>,
 }
@@ -295,7 +295,7 @@ impl Readers {
         self.unlinked(now, id);
         let had = self.peers.remove(&id).map(|peer| peer.accounts);
         for account in had.into_iter().flat_map(BTreeMap::into_keys) {
-            self.out.push_back(Output::Heard(account));
+            self.out.push_back(Output::RemoteReaders(account));
             self.out.push_back(Output::Reads {
                 peer: id,
                 account,
@@ -363,11 +363,11 @@ impl Readers {
                 more.insert(first.1);
             }
         }
-        self.out.extend(more.into_iter().map(Output::Heard));
+        self.out.extend(more.into_iter().map(Output::RemoteReaders));
     }
 
     /// A peer tells of its readers.
-    pub fn received(&mut self, now: Now, id: Incarnation, told: Told) {
+    pub fn received(&mut self, now: Now, id: Incarnation, told: ReadersFrame) {
         if self.peers.get(&id).is_some_and(|peer| peer.linked) {
             let changed = told
                 .accounts
@@ -380,7 +380,7 @@ impl Readers {
     }
 
     /// `by` tells of `id`: itself, or who passes on.
-    fn take(&mut self, now: Now, id: Incarnation, by: Incarnation, told: Told) {
+    fn take(&mut self, now: Now, id: Incarnation, by: Incarnation, told: ReadersFrame) {
         let accounts_max = self.config.accounts_max;
         let applied = self.applied.get(id);
         let Some(peer) = self.peers.get_mut(&id) else {
@@ -400,7 +400,7 @@ impl Readers {
                 let known = peer.accounts.get_mut(&account);
                 let others_tell = known.is_some_and(|known| !known.is_left_by(by));
                 if !(others_tell && by != id) && peer.forget(account) {
-                    self.out.push_back(Output::Heard(account));
+                    self.out.push_back(Output::RemoteReaders(account));
                     self.out.push_back(Output::Reads {
                         peer: id,
                         account,
@@ -413,7 +413,7 @@ impl Readers {
                 if peer.accounts.len() >= accounts_max {
                     continue;
                 }
-                peer.accounts.insert(account, Known::default());
+                peer.accounts.insert(account, PeerReaders::default());
                 self.out.push_back(Output::Reads {
                     peer: id,
                     account,
@@ -430,7 +430,7 @@ impl Readers {
                 known.latest = Some((latest.0.max(told.upto), latest.1.max(counter)));
             }
             if peer.count(account, applied) {
-                self.out.push_back(Output::Heard(account));
+                self.out.push_back(Output::RemoteReaders(account));
             }
         }
     }
@@ -464,7 +464,7 @@ impl Readers {
                 counter: counter.copied().unwrap_or(0),
             });
         }
-        Some(Frame::Readers(Told {
+        Some(Frame::Readers(ReadersFrame {
             partition: self.partition,
             upto: self.own,
             accounts,
@@ -473,14 +473,14 @@ impl Readers {
     }
 
     /// The other live replicas with readers on the account.
-    pub fn peers(&self, now: Now, account: Account) -> Vec<Heard> {
+    pub fn peers(&self, now: Now, account: Account) -> Vec<RemoteReaders> {
         let live = self.peers.iter().filter(|(_, peer)| {
             is_live(now, peer, self.config.silence_micros_max)
                 || broken("the-silent-are-waited-for")
         });
         let readers = live.filter_map(|(id, peer)| {
             let round_trip = |of| self.peers.get(&of)?.round_trip_micros;
-            Some(Heard {
+            Some(RemoteReaders {
                 peer: *id,
                 counter: peer.accounts.get(&account)?.heard,
                 patience_micros: peer.patience(&self.config, round_trip),
@@ -509,7 +509,7 @@ impl Readers {
             for account in gone {
                 peer.forget(account);
                 forgotten.push((*id, account));
-                self.out.push_back(Output::Heard(account));
+                self.out.push_back(Output::RemoteReaders(account));
                 self.out.push_back(Output::Reads {
                     peer: *id,
                     account,
@@ -586,8 +586,8 @@ mod tests {
         }
     }
 
-    fn told(upto: u64, reading: bool, counter: u32, anew: bool) -> Told {
-        Told {
+    fn told(upto: u64, reading: bool, counter: u32, anew: bool) -> ReadersFrame {
+        ReadersFrame {
             partition: PartitionId(1),
             upto,
             accounts: vec![Reading {
@@ -621,7 +621,10 @@ mod tests {
         assert!(readers.is_heard(at(0), X, 12));
         let outputs: Vec<Output> = std::iter::from_fn(|| readers.poll()).collect();
         assert_eq!(
-            outputs.iter().filter(|o| **o == Output::Heard(X)).count(),
+            outputs
+                .iter()
+                .filter(|o| **o == Output::RemoteReaders(X))
+                .count(),
             3
         );
     }
@@ -643,7 +646,7 @@ mod tests {
         assert!(readers.is_heard(at(0), X, 6));
         let outputs: Vec<Output> = std::iter::from_fn(|| readers.poll()).collect();
         assert!(
-            outputs.contains(&Output::Heard(X)),
+            outputs.contains(&Output::RemoteReaders(X)),
             "what waits is released"
         );
         readers.received(at(0), node(2), told(0, true, 5, true));
@@ -751,7 +754,7 @@ mod tests {
         }
         readers.durable(4, &[([1; 16], 8), ([9; 16], 9)]);
         readers.linked(at(0), node(2));
-        let frames: Vec<Told> = std::iter::from_fn(|| readers.transmit(node(2)))
+        let frames: Vec<ReadersFrame> = std::iter::from_fn(|| readers.transmit(node(2)))
             .filter_map(|frame| match frame {
                 Frame::Readers(told) => Some(told),
                 Frame::Links(_) => None,

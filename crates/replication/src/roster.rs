@@ -22,7 +22,7 @@ pub use closing::{Holding, Holdings};
 
 use crate::{
     broken,
-    holders::{Holders, OutOfTurn, Phase, Standing},
+    holders::{HolderState, Holders, OutOfTurn, Phase},
     members::{Member, Members, Slots},
     placement::Role,
 };
@@ -101,7 +101,7 @@ pub enum RosterError {
 
 /// What became of what another node has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum MergeOutcome {
     /// All of it is known now.
     Taken {
         /// Something was new.
@@ -141,9 +141,9 @@ impl Roster {
     }
 
     /// How a node stands to a partition.
-    pub fn standing(&self, node: Incarnation, partition: PartitionId) -> Standing {
+    pub fn standing(&self, node: Incarnation, partition: PartitionId) -> HolderState {
         let said = self.holders.as_ref();
-        said.map_or_else(Standing::default, |of| of.standing(node, partition))
+        said.map_or_else(HolderState::default, |of| of.standing(node, partition))
     }
 
     /// Whether a member holds a partition and goes on with it: then it may serve accounts of it.
@@ -326,16 +326,16 @@ impl Roster {
     ///
     /// # Errors
     /// [`RosterError::TooLong`]; nothing has changed then.
-    pub fn hear(&mut self, from: Incarnation, theirs: &Self) -> Result<Heard, RosterError> {
+    pub fn hear(&mut self, from: Incarnation, theirs: &Self) -> Result<MergeOutcome, RosterError> {
         if self.members.is_out(from) && !broken("removed-ones-heard") {
-            return Ok(Heard::Removed);
+            return Ok(MergeOutcome::Removed);
         }
         if self.members.get(from).is_none() {
             let mut at = from;
             // A tree: no longer than there are members.
             for _ in theirs.members.iter() {
                 let Some(dot) = theirs.members.get(at).and_then(|member| member.sponsor()) else {
-                    return Ok(Heard::Stranger);
+                    return Ok(MergeOutcome::Stranger);
                 };
                 at = dot.origin;
                 if self.members.get(at).is_some() {
@@ -344,11 +344,11 @@ impl Roster {
             }
             let known = self.members.get(at).is_some();
             if !known || self.members.is_out(at) && !broken("removed-ones-heard") {
-                return Ok(Heard::Stranger);
+                return Ok(MergeOutcome::Stranger);
             }
         }
         let new = self.join(theirs)?;
-        Ok(Heard::Taken { new })
+        Ok(MergeOutcome::Taken { new })
     }
 
     /// Joins what a member knows; whether anything was new.
@@ -515,14 +515,17 @@ mod tests {
             let result = heard.hear(node(from), theirs);
             (heard, result)
         };
-        assert_eq!(hear(&ours, 3, &theirs), (ours.clone(), Ok(Heard::Removed)));
+        assert_eq!(
+            hear(&ours, 3, &theirs),
+            (ours.clone(), Ok(MergeOutcome::Removed))
+        );
         for from in [4, 5, 9] {
-            let expected = (ours.clone(), Ok(Heard::Stranger));
+            let expected = (ours.clone(), Ok(MergeOutcome::Stranger));
             assert_eq!(hear(&ours, from, &theirs), expected);
         }
         // A member that had heard of them before tells of them.
         let (told, result) = hear(&ours, 2, &theirs);
-        assert_eq!(result, Ok(Heard::Taken { new: true }));
+        assert_eq!(result, Ok(MergeOutcome::Taken { new: true }));
         assert!(!told.members().is_out(node(5)));
         // When it is closed without them they are none, and learn it.
         let mut closed = ours;
@@ -530,7 +533,7 @@ mod tests {
             closed.settle(node(me), &held(3, 0, 0, 0)).unwrap();
         }
         let (told, result) = hear(&theirs, 1, &closed);
-        assert_eq!(result, Ok(Heard::Taken { new: true }));
+        assert_eq!(result, Ok(MergeOutcome::Taken { new: true }));
         for out in [3, 4, 5] {
             assert!(told.members().is_out(node(out)));
         }

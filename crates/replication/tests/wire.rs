@@ -194,7 +194,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 yours: None,
                 anew: None,
                 young: Some(true),
-                lives: Some(Lives { mine: 2, yours: 1 }),
+                lives: Some(Generations { mine: 2, yours: 1 }),
             }),
         ),
         (
@@ -224,7 +224,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 applied: vector(&[]),
                 room,
                 again: Some(2),
-                lives: Some(Lives { mine: 0, yours: 3 }),
+                lives: Some(Generations { mine: 0, yours: 3 }),
             }),
         ),
         (
@@ -294,7 +294,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
         ),
         (
             "shown",
-            Frame::Shown(Shown {
+            Frame::VisibleVector(VisibleVector {
                 partition,
                 member: node(9),
                 vector: vector(&[(7, 300), (8, 17)]),

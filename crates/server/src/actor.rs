@@ -28,7 +28,7 @@ use whimbrel_service::{
     machine::{Input, Machine, Note, Output, RequestId, Ticket},
     peers::{
         Entry, Frame, LogEnd, Page, PeerInput, PeerOutput, Snapshot, Stream,
-        state::{Fixing, LOOKED_AT},
+        snapshot::{Fixing, LOOKED_AT},
     },
     turns::Turns,
 };
@@ -44,7 +44,7 @@ use crate::{
     node::random,
     password::Verifier,
     registry::Registry,
-    switchboard::{FromPeer, Inbox, QUESTIONS_MAX, Question, Switchboard, Work},
+    router::{FromPeer, Inbox, QUESTIONS_MAX, Question, Router, Work},
 };
 
 /// Pages of a scan that wait for the machine: the scan goes on when it has taken them.
@@ -60,7 +60,7 @@ pub type Fatal = Arc<dyn Fn(&str) + Send + Sync>;
 pub(crate) struct Shared<S> {
     pub(crate) clock: Clock,
     pub(crate) store: S,
-    pub(crate) board: Arc<Switchboard>,
+    pub(crate) board: Arc<Router>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) verifier: Verifier,
     /// Scans at once, over all machines.
@@ -391,7 +391,7 @@ where
                 },
                 Output::Notify(session, event) => self.shared.registry.notify(session, event),
                 Output::EndSessions(account, why) => {
-                    tracing::info!(account = %account, because = why.word(), "its sessions end");
+                    tracing::info!(account = %account, because = why.word(), "ending the sessions of an account");
                     self.shared.registry.end(account, why);
                 }
                 Output::Verify {
@@ -420,8 +420,8 @@ where
                     None => return Err(self.die("a delivery that its entry does not have")),
                 },
                 Output::AskBirth(account) => board.tell_directory(Input::AskBirth(account)),
-                Output::Birth(account, standing) => {
-                    board.tell_owner(account, Input::Birth(account, standing))
+                Output::AccountOrigin(account, standing) => {
+                    board.tell_owner(account, Input::AccountOrigin(account, standing))
                 }
                 Output::UidValidity(account, uid_validity) => {
                     board.tell_directory(Input::UidValidity(account, uid_validity));
@@ -550,7 +550,7 @@ where
             }
             PeerOutput::Send(_, frame) => self.sending = Some(frame),
             // Offline nobody fetches it; it is wanted again at the next start.
-            PeerOutput::Want(blob) => _ = wants.send(Ask::Want(blob)),
+            PeerOutput::Request(blob) => _ = wants.send(Ask::Want(blob)),
             PeerOutput::Coming(blob) => _ = wants.send(Ask::Coming(blob)),
             PeerOutput::Push(peer, blobs) => _ = wants.send(Ask::Push(peer, blobs)),
             PeerOutput::Unlink(peer) => {
@@ -707,11 +707,13 @@ fn log(machine: &'static str, note: &Note) {
     match note {
         Note::LoggedIn { login, cached } => {
             metrics::login_check(*cached);
-            tracing::info!(login = crate::log::printable(login), cached, "logged in");
+            // The session's own line says more.
+            let login = crate::log::printable(login);
+            tracing::debug!(login, cached, "password accepted");
         }
         Note::LoginFailed { login, peer } => {
             // The session's own line says more.
-            tracing::debug!(login = crate::log::printable(login), %peer, "login failed");
+            tracing::debug!(login = crate::log::printable(login), %peer, "password refused");
         }
         Note::Delivered { entry, account } => {
             metrics::delivery();

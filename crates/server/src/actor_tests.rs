@@ -17,7 +17,7 @@ use whimbrel_service::{
 use whimbrel_storage::{LogEntry, Mutation, memory::MemoryStore};
 
 use super::*;
-use crate::switchboard::Inboxes;
+use crate::router::Inboxes;
 
 /// A machine whose outputs the test writes, and whose inputs the test reads.
 #[derive(Default)]
@@ -72,7 +72,7 @@ async fn until(what: &str, mut there: impl FnMut() -> bool) {
 }
 
 struct World {
-    board: Arc<Switchboard>,
+    board: Arc<Router>,
     registry: Arc<Registry>,
     store: MemoryStore,
     log: Arc<Mutex<Vec<String>>>,
@@ -90,7 +90,7 @@ fn world(mut script: Script) -> World {
             queue,
             mut owners,
         },
-    ) = Switchboard::new(1);
+    ) = Router::new(1);
     let registry = Registry::new(10);
     let store = MemoryStore::new();
     let died = Arc::new(Mutex::new(Vec::new()));
@@ -296,7 +296,7 @@ async fn a_full_disk_is_told_and_what_follows_is_lost_with_it() {
     ]);
     let full = MemoryStore::new();
     full.with(|memory| memory.faults.full = true);
-    let (board, Inboxes { mut owners, .. }) = Switchboard::new(1);
+    let (board, Inboxes { mut owners, .. }) = Router::new(1);
     let log: Arc<Mutex<Vec<String>>> = Arc::default();
     script.log = Arc::clone(&log);
     let died = Arc::new(AtomicBool::new(false));
@@ -387,7 +387,7 @@ async fn the_node_stops_and_nothing_is_acknowledged_after() {
         assert!(died.len() == 1 && died[0].starts_with(expected), "{died:?}");
         assert_eq!(
             world.board.call(call()).await.err(),
-            Some(crate::switchboard::Stopped)
+            Some(crate::router::Stopped)
         );
     }
 }

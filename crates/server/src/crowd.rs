@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
     /// By the order in which they came.
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, Connections>,
     /// Of each network, in the same order.
     networks: BTreeMap<IpAddr, BTreeSet<u64>>,
     /// The networks by how many they hold, and of equal ones the one whose oldest came last, first.
@@ -31,7 +31,7 @@ pub(crate) struct Crowd {
 }
 
 #[derive(Debug)]
-struct Held {
+struct Connections {
     of: IpAddr,
     since: Instant,
     end: Ending,
@@ -69,7 +69,7 @@ impl Crowd {
     pub(crate) fn enter(&mut self, now: Instant, network: IpAddr, end: Ending) -> u64 {
         let number = self.next;
         self.next += 1;
-        let held = Held {
+        let held = Connections {
             of: network,
             since: now,
             end,
@@ -120,7 +120,7 @@ impl Crowd {
         }
     }
 
-    fn take(&mut self, number: u64) -> Option<Held> {
+    fn take(&mut self, number: u64) -> Option<Connections> {
         let held = self.held.remove(&number)?;
         self.silent.remove(&number);
         self.change(held.of, |numbers| numbers.remove(&number));

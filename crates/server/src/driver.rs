@@ -28,7 +28,7 @@ use whimbrel_service::{
 
 use crate::{
     actor::Fatal,
-    answers::{Answers, Share, TURN, is_long},
+    answer_budget::{Answers, Share, TURN, is_long},
     clock::{Alarm, Clock},
     cluster::relay::{Relays, Way},
     handshakes::Handshakes,
@@ -36,9 +36,9 @@ use crate::{
     log::printable,
     metrics::{self, Open, Stage, Traffic},
     registry::Registered,
+    router::Router,
     store_calls::{Store, StoreCalls},
-    switchboard::Switchboard,
-    tls::Shown,
+    tls::ServedCertificate,
     transport::Transport,
 };
 
@@ -50,11 +50,11 @@ const HOLD_BACK: Duration = Duration::from_millis(20);
 /// What all connections share.
 pub(crate) struct Context<S> {
     pub(crate) clock: Clock,
-    pub(crate) board: Arc<Switchboard>,
+    pub(crate) board: Arc<Router>,
     pub(crate) store: S,
     pub(crate) fatal: Fatal,
     pub(crate) tls: Arc<ServerConfig>,
-    pub(crate) shown: Shown,
+    pub(crate) shown: ServedCertificate,
     pub(crate) handshakes: Handshakes,
     pub(crate) write_timeout: Duration,
     pub(crate) uploads_max: usize,
@@ -142,7 +142,7 @@ struct Watching {
     /// The answer under way.
     answer: Option<oneshot::Receiver<Reply>>,
     session: whimbrel_service::api::SessionId,
-    board: Arc<Switchboard>,
+    board: Arc<Router>,
 }
 
 impl Drop for Watching {
@@ -642,7 +642,7 @@ impl<S: Store> Driver<S> {
             }
             Note::LoggedIn { login, mechanism } => {
                 metrics::login(protocol, mechanism, "ok");
-                tracing::info!(session, protocol, peer = %self.address, login = printable(login), mechanism, "login")
+                tracing::info!(session, protocol, peer = %self.address, login = printable(login), mechanism, "logged in");
             }
             Note::ProtocolError(kind) => {
                 metrics::protocol_error(protocol, kind);

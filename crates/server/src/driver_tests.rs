@@ -19,7 +19,7 @@ use crate::{
     config::Config,
     listen::{Listener, MakeSession, Pools, bind},
     registry::Registry,
-    switchboard::{Inboxes, Question},
+    router::{Inboxes, Question},
     tls::{Certificates, provider},
 };
 
@@ -208,7 +208,7 @@ async fn world(tls: bool, text: &str) -> World {
     let mut config = Config::parse(text).unwrap();
     config.server.data_dir = directory.path().to_owned();
     let certificates = Certificates::open(&config).unwrap();
-    let (board, inboxes) = Switchboard::new(1);
+    let (board, inboxes) = Router::new(1);
     let registry = Registry::new(config.limits.connections_per_account_max);
     let heard = Arc::new(Mutex::new(Vec::new()));
     let store = MemoryStore::new();
@@ -322,7 +322,7 @@ async fn the_task_of_a_connection_is_small() {
         Registry::new(1),
         Pools::new(&Config::default().limits, 1).users,
     );
-    let (board, _inboxes) = Switchboard::new(1);
+    let (board, _inboxes) = Router::new(1);
     let context = Arc::new(Context {
         clock: Clock::start(),
         board,
@@ -706,7 +706,7 @@ async fn a_stopping_server_tells_its_sessions() {
 #[tokio::test]
 async fn the_owner_of_a_session_that_is_gone_is_told() {
     for asks in [false, true] {
-        let (board, mut inboxes) = Switchboard::new(1);
+        let (board, mut inboxes) = Router::new(1);
         let (reply, answer) = oneshot::channel();
         let watching = Watching {
             account: Some(AccountId([1; 16])),

@@ -23,7 +23,7 @@ use crate::{
     config::TlsSection,
     crowd::{Crowd, Ending},
     listen::client,
-    tls::Shown,
+    tls::ServedCertificate,
     transport::Transport,
 };
 
@@ -58,7 +58,7 @@ impl Handshakes {
         &self,
         stream: TcpStream,
         config: &Arc<ServerConfig>,
-        shown: &Shown,
+        shown: &ServedCertificate,
     ) -> io::Result<(Transport, Tls)> {
         let deadline = Instant::now() + self.time_max;
         let shaken = timeout_at(deadline, async {

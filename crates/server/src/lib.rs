@@ -19,7 +19,7 @@
 
 pub mod actor;
 pub mod admin;
-mod answers;
+mod answer_budget;
 pub mod check;
 pub mod cli;
 pub mod client;
@@ -38,12 +38,13 @@ pub mod node;
 pub mod notify;
 pub mod password;
 pub mod registry;
+pub mod router;
 pub mod serve;
 pub mod service;
 pub mod sessions;
 pub mod store_calls;
-pub mod switchboard;
 pub mod tls;
 pub mod transfer;
 pub mod transport;
 pub mod waiting;
+mod wrap;

@@ -89,26 +89,37 @@ impl Room {
             let part = most as u128 * left as u128 / wanted as u128;
             usize::try_from(part).unwrap_or(most).max(1)
         };
+        let configured = room;
         room.connections = part(room.connections);
-        if is_alone {
-            tracing::warn!(
-                connections = room.connections,
-                descriptors,
-                "the limit of open files allows fewer connections than limits.connections_max: raise it (LimitNOFILE= of systemd, ulimit -Hn)"
-            );
-            return room;
+        if !is_alone {
+            room.relays = part(room.relays);
+            room.relayed = part(room.relayed);
         }
-        room.relays = part(room.relays);
-        room.relayed = part(room.relayed);
-        tracing::warn!(
-            connections = room.connections,
-            relays = room.relays,
-            relayed = room.relayed,
-            descriptors,
-            "the limit of open files allows fewer connections than limits.connections_max, cluster.relays_max and cluster.relayed_max together: raise it (LimitNOFILE= of systemd, \
-             ulimit -Hn)"
-        );
+        let default = Config::default();
+        let is_default = configured.connections == default.limits.connections_max
+            && configured.relays == default.cluster.relays_max
+            && configured.relayed == default.cluster.relayed_max;
+        room.log(is_alone, is_default, descriptors);
         room
+    }
+
+    /// Logs that there is room for fewer than are configured. The defaults are more than many systems allow, and nobody chose them: that is no warning.
+    fn log(self, is_alone: bool, is_default: bool, descriptors: Option<usize>) {
+        let keys = match is_alone {
+            true => "limits.connections_max",
+            false => "limits.connections_max, cluster.relays_max and cluster.relayed_max together",
+        };
+        let text = format!(
+            "the limit of open files allows fewer connections than {keys}: raise it (LimitNOFILE= of systemd, ulimit -Hn)"
+        );
+        let connections = self.connections;
+        let relays = (!is_alone).then_some(self.relays);
+        let relayed = (!is_alone).then_some(self.relayed);
+        if is_default {
+            tracing::info!(connections, relays, relayed, descriptors, "{text}");
+        } else {
+            tracing::warn!(connections, relays, relayed, descriptors, "{text}");
+        }
     }
 }
 

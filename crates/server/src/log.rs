@@ -67,7 +67,7 @@ pub fn may_write(kind: &str) -> bool {
     let written = kinds.may_write(Instant::now(), kind);
     drop(kinds);
     if let Some(lines) = written.filter(|lines| *lines > 0) {
-        tracing::warn!(kind, lines, "so many lines of this kind were left out");
+        tracing::warn!(kind, lines, "lines of this kind were left out of the log");
     }
     written.is_some()
 }

@@ -28,7 +28,8 @@ const LOCK: &str = "lock";
 pub enum NodeError {
     /// There is no data directory.
     #[error(
-        "there is no data directory {}: give the server's configuration by --config or WHIMBREL_CONFIG. A new one is made by `whimbrel serve`, or by `whimbrel account add` with a configuration",
+        "there is no data directory {}: give the server's configuration by --config or WHIMBREL_CONFIG. `whimbrel serve` makes a new one, and so does \
+         `whimbrel account add` with a configuration",
         path.display()
     )]
     None {
@@ -36,7 +37,7 @@ pub enum NodeError {
         path: PathBuf,
     },
     /// The system refuses.
-    #[error("{}: {cause}", path.display())]
+    #[error("server.data_dir: cannot use {}: {cause}{}", path.display(), hint(path, cause))]
     Io {
         /// Which file or directory.
         path: PathBuf,
@@ -53,7 +54,7 @@ pub enum NodeError {
     },
     /// It is another user's, and root's files in it would keep him out.
     #[error(
-        "{} belongs to {}: what root writes there the server could not open. Run this as that user: `sudo -u {} whimbrel ...`",
+        "{} belongs to {}, and the server could not open files that root writes there. Run this command as its user: `sudo -u {} whimbrel ...`",
         directory.display(),
         user(*owner, "user "),
         user(*owner, "\\#")
@@ -72,6 +73,26 @@ pub enum NodeError {
         /// What is wrong with it.
         cause: String,
     },
+}
+
+/// Whose a file is that may not be used, or that it is one.
+fn hint(path: &Path, cause: &io::Error) -> String {
+    match (cause.kind(), fs::metadata(path)) {
+        (io::ErrorKind::PermissionDenied, Ok(meta)) => {
+            let own = rustix::process::geteuid().as_raw();
+            format!(
+                " (owned by {}, running as {})",
+                user(meta.uid(), "user "),
+                user(own, "user ")
+            )
+        }
+        (io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists, Ok(meta))
+            if meta.is_file() =>
+        {
+            " (it is a file)".to_owned()
+        }
+        _ => String::new(),
+    }
 }
 
 fn pid(holder: &str) -> String {
@@ -292,7 +313,7 @@ pub enum Copy {
     /// There is a store that was used, and no `node.toml`.
     Missing,
     /// The administrator says so.
-    Asked,
+    IdentityAnswer,
     /// Other nodes of the cluster remember more than it has.
     Peers,
 }
@@ -303,7 +324,7 @@ impl std::fmt::Display for Copy {
             Copy::File => "node.toml is a copy",
             Copy::Store => "the store is older than node.toml",
             Copy::Missing => "node.toml is missing",
-            Copy::Asked => "asked for",
+            Copy::IdentityAnswer => "asked for",
             Copy::Peers => "other nodes remember more",
         })
     }

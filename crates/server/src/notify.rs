@@ -17,7 +17,7 @@ use std::{
 
 use tokio::time::MissedTickBehavior;
 
-use crate::switchboard::Switchboard;
+use crate::router::Router;
 
 /// Where to tell, and how often it must hear that we live.
 pub struct Notifier {
@@ -93,7 +93,7 @@ impl Notifier {
 
     /// Tells that the server lives, twice in the time that the manager has set, as long as all machines answer: whoever hangs is
     /// started again.
-    pub async fn keep_alive(self: Arc<Self>, board: Arc<Switchboard>) {
+    pub async fn keep_alive(self: Arc<Self>, board: Arc<Router>) {
         let Some(patience) = self.watchdog.filter(|_| self.target.is_some()) else {
             return;
         };
@@ -105,7 +105,7 @@ impl Notifier {
                 Ok(Some(_)) => self.tell("WATCHDOG=1"),
                 // Too many ask already, or a machine has ended, which stops the node.
                 Ok(None) => {}
-                Err(_) => tracing::error!("the machines do not answer"),
+                Err(_) => tracing::error!("the state machines do not answer"),
             }
         }
     }

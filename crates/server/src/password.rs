@@ -23,9 +23,12 @@ const GENERATED_CHARS: usize = 20;
 /// Why a password cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PasswordError {
-    /// Nothing, or too much.
-    #[error("a password has 1 to {PASSWORD_BYTES_MAX} bytes")]
-    Length,
+    /// Nothing.
+    #[error("the password is empty")]
+    Empty,
+    /// Too much.
+    #[error("the password is longer than {PASSWORD_BYTES_MAX} bytes")]
+    Long,
     /// Of the parameters.
     #[error("argon2: {0}")]
     Argon2(String),
@@ -44,8 +47,10 @@ fn argon2(config: &AuthSection) -> Result<Argon2<'static>, PasswordError> {
 
 /// The PHC string to keep for a password, under a new salt.
 pub fn make_verifier(config: &AuthSection, password: &[u8]) -> Result<String, PasswordError> {
-    if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
-        return Err(PasswordError::Length);
+    match password.len() {
+        0 => return Err(PasswordError::Empty),
+        1..=PASSWORD_BYTES_MAX => {}
+        _ => return Err(PasswordError::Long),
     }
     let salt: [u8; 16] = random();
     let hash = argon2(config)?
@@ -88,7 +93,7 @@ pub fn make(config: &AuthSection, password: &[u8]) -> Result<Made, PasswordError
     let (mut scram, mut no_scram) = (None, None);
     if let Some(iterations) = scram_iterations(config) {
         match std::str::from_utf8(password) {
-            Err(_) => no_scram = Some("it is no UTF-8".to_owned()),
+            Err(_) => no_scram = Some("it is not UTF-8".to_owned()),
             Ok(text) => match derive(text, random(), iterations) {
                 Ok(keys) => scram = Some(to_text(&keys)),
                 Err(error) => no_scram = Some(error.to_string()),
@@ -196,12 +201,14 @@ mod tests {
             make_verifier(&cheap(), b"secret").unwrap(),
             "salted"
         );
-        for password in [&b""[..], &[b'x'; PASSWORD_BYTES_MAX + 1]] {
-            assert!(matches!(
-                make_verifier(&cheap(), password),
-                Err(PasswordError::Length)
-            ));
-        }
+        assert!(matches!(
+            make_verifier(&cheap(), b""),
+            Err(PasswordError::Empty)
+        ));
+        assert!(matches!(
+            make_verifier(&cheap(), &[b'x'; PASSWORD_BYTES_MAX + 1]),
+            Err(PasswordError::Long)
+        ));
         for text in [
             "",
             "secret",
@@ -244,7 +251,7 @@ mod tests {
         check(5000, b"secret", Ok(5000));
         check(1, b"secret", Ok(4096));
         check(0, b"secret", Err(None));
-        check(5000, b"a\xff", Err(Some("it is no UTF-8")));
+        check(5000, b"a\xff", Err(Some("it is not UTF-8")));
         check(5000, b"a\x07", Err(Some("a character that is not allowed")));
         let config = cheap();
         let twice = [(); 2].map(|()| make(&config, b"secret").unwrap().scram);

@@ -96,7 +96,7 @@ pub(crate) struct Inbox {
 }
 
 /// The addresses of all machines. Cheap to share; kept behind one `Arc`.
-pub struct Switchboard {
+pub struct Router {
     directory: Address,
     queue: Address,
     owners: Vec<Address>,
@@ -140,13 +140,13 @@ fn lanes() -> (Address, Inbox) {
 #[error("the server is stopping")]
 pub struct Stopped;
 
-impl Switchboard {
+impl Router {
     pub(crate) fn new(owners: usize) -> (Arc<Self>, Inboxes) {
         assert!(owners > 0, "an account needs an owner");
         let (directory, directory_inbox) = lanes();
         let (queue, queue_inbox) = lanes();
         let (owners, owner_inboxes) = (0..owners).map(|_| lanes()).unzip();
-        let board = Switchboard {
+        let board = Router {
             directory,
             queue,
             owners,

@@ -25,7 +25,7 @@ use whimbrel_storage_embedded::{Embedded, OpenError, passes};
 use crate::{
     actor::Fatal,
     admin,
-    answers::Answers,
+    answer_budget::Answers,
     clock::Clock,
     cluster::{Cluster, NOT_FILLED, Running, files::FilesError},
     config::Config,
@@ -35,11 +35,11 @@ use crate::{
     metrics::{self, Readiness},
     node::{DataDir, NodeError, Starts},
     password::PasswordError,
+    router::Router,
     service::Service,
     sessions,
-    switchboard::Switchboard,
     tls::{Certificates, Fault, Reload, TlsError},
-    waiting::{Door, Waits},
+    waiting::{AcceptGate, Waits},
 };
 
 /// How often it is looked whether the sessions have gone.
@@ -66,7 +66,7 @@ pub enum StartError {
     #[error("asked to stop")]
     Stopped,
     /// A socket.
-    #[error("cannot listen on {address} ({what}): {cause}")]
+    #[error("cannot listen on {address} ({what}): {cause}{}", listen_hint(cause))]
     Listen {
         /// For what.
         what: &'static str,
@@ -84,6 +84,17 @@ pub enum StartError {
     /// The node cannot take its place among others.
     #[error("{0}")]
     Cluster(String),
+}
+
+/// What an administrator can do about a socket that the system refuses.
+fn listen_hint(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; a port below 1024 needs CAP_NET_BIND_SERVICE (the systemd unit gives it)"
+        }
+        io::ErrorKind::AddrNotAvailable => "; this machine does not have this address",
+        _ => "",
+    }
 }
 
 impl StartError {
@@ -331,6 +342,9 @@ impl Server {
         waits: Option<Waits<'_>>,
     ) -> Result<Self, StartError> {
         metrics::start();
+        // Before anything is said to listen.
+        let certificates = Arc::new(Certificates::open(config)?);
+        let tls = certificates.server_config()?;
         let addresses = sockets.addresses();
         let readiness = Readiness::new();
         let mut figures = JoinSet::new();
@@ -345,11 +359,9 @@ impl Server {
                 Kind::Peers => peers.push(socket),
             }
         }
-        let certificates = Arc::new(Certificates::open(config)?);
-        let tls = certificates.server_config()?;
         let room = Room::within(config, getrlimit(Resource::Nofile).current);
         let pools = Pools::new(&config.limits, room.connections);
-        let door = Door::new(
+        let door = AcceptGate::new(
             config,
             pools.clone(),
             Arc::clone(&tls),
@@ -535,11 +547,7 @@ impl Server {
             .settle(self.shutdown_wait.max(Duration::from_secs(1)))
             .await;
         if left > 0 || !settled {
-            tracing::warn!(
-                sessions = left,
-                settled,
-                "stopping before everything came to its end"
-            );
+            tracing::warn!(sessions = left, settled, "stopping before all work is done");
         }
         self.figures.shutdown().await;
         self.service.stop().await.close().await;
@@ -556,7 +564,7 @@ async fn open_waiting(
     config: &Config,
     data: &mut DataDir,
     mut waits: Option<Waits<'_>>,
-    door: &Arc<Door>,
+    door: &Arc<AcceptGate>,
     mail: &[(Protocol, bool, Arc<TcpListener>)],
 ) -> Result<(Embedded, UnixListener), StartError> {
     let mut opening = Opening::default();
@@ -581,7 +589,7 @@ async fn open_waiting(
         if error != told {
             tracing::warn!(
                 error,
-                "nothing is served until the disk takes writes; it is looked at each second"
+                "nothing is served until the disk takes writes; the server checks each second"
             );
             told = error;
         }
@@ -596,7 +604,7 @@ async fn open_waiting(
 }
 
 /// What is in the logs may be what other nodes lack.
-async fn open_partitions(store: &Embedded, board: &Switchboard) -> Result<(), StartError> {
+async fn open_partitions(store: &Embedded, board: &Router) -> Result<(), StartError> {
     let partitions = store.partitions().await;
     for partition in partitions.map_err(|error| StartError::Store(error.to_string()))? {
         if let Ok(number) = u16::try_from(partition.0)
@@ -685,7 +693,7 @@ async fn watch_certificates(
                 told = error;
                 continue;
             }
-            Err(panic) => tracing::error!(%panic, "looking at the certificate failed"),
+            Err(panic) => tracing::error!(%panic, "cannot check the certificate"),
         }
         told.clear();
     }

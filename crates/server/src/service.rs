@@ -27,8 +27,8 @@ use crate::{
     node::{Identity, random},
     password::{self, PasswordError, Verifier},
     registry::Registry,
+    router::{Inboxes, Router},
     store_calls::Store,
-    switchboard::{Inboxes, Switchboard},
 };
 
 /// How often a stopping service is looked at.
@@ -39,7 +39,7 @@ pub struct Service<S> {
     /// The clocks of all of them.
     pub clock: Clock,
     /// Where they are reached.
-    pub board: Arc<Switchboard>,
+    pub board: Arc<Router>,
     /// Sessions that they may tell something.
     pub registry: Arc<Registry>,
     /// Where they keep things.
@@ -69,7 +69,7 @@ impl<S: Store> Service<S> {
                 queue,
                 owners: owner_inboxes,
             },
-        ) = Switchboard::new(owners);
+        ) = Router::new(owners);
         let registry = Registry::new(config.limits.connections_per_account_max);
         let shared = Arc::new(Shared {
             clock,

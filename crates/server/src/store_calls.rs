@@ -160,7 +160,7 @@ impl<S: Store> StoreCalls<S> {
             content_of_row(&row)
                 .inspect_err(|error| {
                     metrics::fault(Fault::Content);
-                    tracing::error!(account = %account, %error, "a content row");
+                    tracing::error!(account = %account, %error, "cannot read a content row");
                 })
                 .unwrap_or_default()
         };

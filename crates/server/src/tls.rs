@@ -31,16 +31,20 @@ use crate::config::Config;
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read or written.
-    #[error("{}: {cause}", path.display())]
+    #[error("{of}: {}: {cause}", path.display())]
     File {
+        /// The key of the configuration, or what the file is for.
+        of: &'static str,
         /// Which.
         path: PathBuf,
         /// What the system said.
         cause: io::Error,
     },
     /// A file holds no PEM of the kind wanted.
-    #[error("{}: {cause}", path.display())]
+    #[error("{of}: {}: {cause}", path.display())]
     Pem {
+        /// The key of the configuration.
+        of: &'static str,
         /// Which.
         path: PathBuf,
         /// What is wrong.
@@ -85,9 +89,9 @@ impl Loaded {
 
 /// The certificate that is shown to clients, for what is bound to it.
 #[derive(Clone, Debug)]
-pub struct Shown(Arc<InUse>);
+pub struct ServedCertificate(Arc<InUse>);
 
-impl Shown {
+impl ServedCertificate {
     /// What is in use now.
     pub fn now(&self) -> Arc<Loaded> {
         Arc::clone(&self.0.0.read().unwrap_or_else(PoisonError::into_inner))
@@ -184,8 +188,8 @@ impl Certificates {
     }
 
     /// The certificate that clients are shown.
-    pub fn shown(&self) -> Shown {
-        Shown(Arc::clone(&self.in_use))
+    pub fn shown(&self) -> ServedCertificate {
+        ServedCertificate(Arc::clone(&self.in_use))
     }
 
     /// The certificate's file, for clients that want to trust it.
@@ -234,7 +238,7 @@ pub fn fingerprint(der: &[u8]) -> String {
 pub fn negotiated(
     connection: &rustls::ServerConnection,
     before: &Arc<Loaded>,
-    shown: &Shown,
+    shown: &ServedCertificate,
 ) -> Tls {
     let same = Arc::ptr_eq(before, &shown.now());
     let end_point = before.end_point.clone().filter(|_| same);
@@ -256,40 +260,57 @@ pub fn negotiated(
     }
 }
 
-fn file(path: &Path) -> impl FnOnce(io::Error) -> TlsError {
+/// What files are for, as errors say it.
+const CERT: &str = "tls.cert";
+const KEY: &str = "tls.key";
+const SELF_SIGNED: &str = "cannot make a self-signed certificate";
+
+fn file(of: &'static str, path: &Path) -> impl FnOnce(io::Error) -> TlsError {
     move |cause| TlsError::File {
+        of,
         path: path.to_owned(),
         cause,
     }
 }
 
 fn stamp(cert: &Path, key: &Path) -> Result<[Stamp; 2], TlsError> {
-    let of = |path: &Path| {
-        let meta = fs::metadata(path).map_err(file(path))?;
+    let of = |of, path: &Path| {
+        let meta = fs::metadata(path).map_err(file(of, path))?;
         let (modified, changed) = (meta.mtime_nsec(), meta.ctime_nsec());
         let times = [meta.mtime(), modified, meta.ctime(), changed];
         Ok((times, meta.size(), meta.ino()))
     };
-    Ok([of(cert)?, of(key)?])
+    Ok([of(CERT, cert)?, of(KEY, key)?])
 }
 
 fn read(cert: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
-    let pem = |path: &Path, cause: String| TlsError::Pem {
+    let pem = |of, path: &Path, cause: String| TlsError::Pem {
+        of,
         path: path.to_owned(),
         cause,
     };
-    let text = fs::read(cert).map_err(file(cert))?;
+    let text = fs::read(cert).map_err(file(CERT, cert))?;
     let chain = CertificateDer::pem_slice_iter(&text)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| pem(cert, error.to_string()))?;
-    if chain.is_empty() {
-        return Err(pem(cert, "holds no certificate".to_owned()));
-    }
-    let text = zeroize::Zeroizing::new(fs::read(key).map_err(file(key))?);
-    let key = PrivateKeyDer::from_pem_slice(&text).map_err(|error| pem(key, error.to_string()))?;
+        .map_err(|error| pem(CERT, cert, error.to_string()))?;
+    let Some(first) = chain.first() else {
+        let nothing = "the file contains no certificate (PEM)";
+        return Err(pem(CERT, cert, nothing.to_owned()));
+    };
+    let version = validity::version(first);
+    let text = zeroize::Zeroizing::new(fs::read(key).map_err(file(KEY, key))?);
+    let key =
+        PrivateKeyDer::from_pem_slice(&text).map_err(|error| pem(KEY, key, error.to_string()))?;
     // Refuses a key that is not the certificate's.
-    CertifiedKey::from_der(chain, key, &provider())
-        .map_err(|error| TlsError::Unusable(error.to_string()))
+    CertifiedKey::from_der(chain, key, &provider()).map_err(|error| {
+        TlsError::Unusable(match (error, version) {
+            (rustls::Error::InconsistentKeys(_), _) => "tls.key does not belong to tls.cert".into(),
+            (_, Some(version @ 1..=2)) => {
+                format!("tls.cert is X.509 version {version}; version 3 is needed")
+            }
+            (error, _) => error.to_string(),
+        })
+    })
 }
 
 fn make_self_signed(
@@ -319,13 +340,13 @@ fn make_self_signed(
         .recursive(true)
         .mode(0o700)
         .create(directory)
-        .map_err(file(directory))?;
+        .map_err(file(SELF_SIGNED, directory))?;
     let secret = zeroize::Zeroizing::new(pair.serialize_pem());
-    write_private(key, secret.as_bytes()).map_err(file(key))?;
-    write_private(cert, made.pem().as_bytes()).map_err(file(cert))?;
+    write_private(key, secret.as_bytes()).map_err(file(SELF_SIGNED, key))?;
+    write_private(cert, made.pem().as_bytes()).map_err(file(SELF_SIGNED, cert))?;
     let sums = directory.join(SUMS);
     let text = sums_of(&[(cert, made.pem().as_bytes()), (key, secret.as_bytes())]);
-    write_private(&sums, text.as_bytes()).map_err(file(&sums))
+    write_private(&sums, text.as_bytes()).map_err(file(SELF_SIGNED, &sums))
 }
 
 /// Beside a certificate that was made here: checksums of it and its key, so that `whimbrel check` can tell whether they are as they were made.
@@ -427,7 +448,7 @@ mod tests {
         copy("cert.pem");
         assert!(matches!(
             certificates.reload(false),
-            Err(TlsError::Unusable(_))
+            Err(TlsError::Unusable(why)) if why == "tls.key does not belong to tls.cert"
         ));
         assert_eq!(certificates.fingerprint(), before);
         // The same broken files are complained about once.

@@ -24,7 +24,7 @@ use whimbrel_cluster::RelayStream;
 use whimbrel_frontend::session::Tls;
 
 use crate::cluster::relay::{AT_REST, framed};
-use crate::tls::{Shown, negotiated};
+use crate::tls::{ServedCertificate, negotiated};
 
 /// Read at once; a TLS record holds as much (RFC 8446, 5.1).
 const READ_BYTES_MAX: usize = 16 * 1024;
@@ -77,7 +77,7 @@ impl Transport {
     pub(crate) async fn start_tls(
         stream: TcpStream,
         config: Arc<ServerConfig>,
-        shown: &Shown,
+        shown: &ServedCertificate,
     ) -> io::Result<(Self, Tls)> {
         let certificate = shown.now();
         let accept = TlsAcceptor::from(config).accept_with(stream, |connection| {

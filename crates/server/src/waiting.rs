@@ -18,7 +18,7 @@ use crate::{
     listen::{Pools, Protocol, displaced},
     metrics::{self, Fault},
     notify::Notifier,
-    tls::Shown,
+    tls::ServedCertificate,
     transport::Transport,
 };
 
@@ -59,22 +59,22 @@ impl Waits<'_> {
 }
 
 /// What turning clients away needs.
-pub(crate) struct Door {
+pub(crate) struct AcceptGate {
     pools: Pools,
     pub(crate) tls: Arc<ServerConfig>,
-    pub(crate) shown: Shown,
+    pub(crate) shown: ServedCertificate,
     handshakes: Handshakes,
     write_timeout: Duration,
 }
 
-impl Door {
+impl AcceptGate {
     pub(crate) fn new(
         config: &Config,
         pools: Pools,
         tls: Arc<ServerConfig>,
-        shown: Shown,
-    ) -> Arc<Door> {
-        Arc::new(Door {
+        shown: ServedCertificate,
+    ) -> Arc<AcceptGate> {
+        Arc::new(AcceptGate {
             pools,
             tls,
             shown,

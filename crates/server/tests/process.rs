@@ -374,7 +374,12 @@ fn commands_answer_with_text_and_exit_codes() {
             0,
             "info@example.org  anne@example.org",
         );
-        check(&["alias", "remove", "info@example.org"], "", 0, "");
+        check(
+            &["alias", "remove", "info@example.org"],
+            "",
+            0,
+            "alias info@example.org removed",
+        );
         check(
             &["account", "remove", "anne@example.org"],
             "",
@@ -382,10 +387,11 @@ fn commands_answer_with_text_and_exit_codes() {
             "add --yes",
         );
     };
-    // Made passwords are printed, and that there is a new data directory.
+    // Made passwords are printed, what was done, and that there is a new data directory.
     let made = check(&["account", "add", "anne@example.org"], "", 0, "password: ");
     assert!(made.contains("made a new data directory"), "{made}");
-    assert_eq!(made.lines().count(), 2, "{made}");
+    assert!(made.contains("account anne@example.org added"), "{made}");
+    assert_eq!(made.lines().count(), 3, "{made}");
     check(
         &["account", "passwd", "bob@example.org", "--password-stdin"],
         "x",
@@ -396,7 +402,7 @@ fn commands_answer_with_text_and_exit_codes() {
         &["account", "add", "carol@example.org", "--password-stdin"],
         "\n",
         1,
-        "a password has 1 to 1024 bytes",
+        "the password is empty",
     );
     both();
     let server = world.serve("");

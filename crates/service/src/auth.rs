@@ -84,7 +84,7 @@ impl Default for Limits {
 
 /// What the directory knows of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct Credentials {
     /// The account.
     pub account: AccountId,
     /// Its address as the directory spells it.
@@ -99,7 +99,7 @@ pub struct Known {
 #[derive(Clone, Debug, Default)]
 pub struct Looked {
     /// Whose it is.
-    pub known: Option<Known>,
+    pub known: Option<Credentials>,
     /// Nobody's: the verifier of some account, so that it costs as much; `None`: there are no accounts.
     pub decoy: Option<String>,
 }
@@ -130,7 +130,7 @@ struct Attempt {
     login: String,
     peer: IpAddr,
     key: CacheKey,
-    known: Option<Known>,
+    known: Option<Credentials>,
     decoy: Option<String>,
 }
 
@@ -186,7 +186,7 @@ impl Lane {
 type CacheKey = [u8; 32];
 
 struct Cached {
-    known: Known,
+    known: Credentials,
     expires: u64,
 }
 
@@ -349,7 +349,7 @@ impl Authenticator {
         now: Now,
         ticket: Ticket,
         matches: bool,
-        still: impl FnOnce(&str) -> Option<Known>,
+        still: impl FnOnce(&str) -> Option<Credentials>,
         next_ticket: &mut impl FnMut() -> Ticket,
         out: &mut VecDeque<Output>,
     ) -> bool {
@@ -420,7 +420,7 @@ impl Authenticator {
         now: Now,
         request: RequestId,
         peer: IpAddr,
-        known: Option<Known>,
+        known: Option<Credentials>,
         made_up: &MadeUp,
     ) -> Output {
         self.forget(now.mono_micros / 1_000_000);
@@ -471,7 +471,7 @@ impl Authenticator {
         now: Now,
         request: RequestId,
         ask: &ScramFinish,
-        known: Option<Known>,
+        known: Option<Credentials>,
         out: &mut VecDeque<Output>,
     ) {
         let seconds = now.mono_micros / 1_000_000;
@@ -533,7 +533,7 @@ impl Authenticator {
         *hasher.finalize().as_bytes()
     }
 
-    fn remember(&mut self, seconds: u64, key: CacheKey, known: Known) {
+    fn remember(&mut self, seconds: u64, key: CacheKey, known: Credentials) {
         if self.limits.cache_seconds == 0 || self.limits.cache_entries_max == 0 {
             return;
         }
@@ -569,7 +569,7 @@ impl Authenticator {
     }
 }
 
-fn authenticated(request: RequestId, known: &Known) -> Output {
+fn authenticated(request: RequestId, known: &Credentials) -> Output {
     Output::Reply(
         request,
         Reply::Authenticated {

@@ -7,9 +7,9 @@
 //! size: one machine, whose inputs all meet its one state.
 
 mod decoys;
-mod foreign;
-mod rising;
-mod states;
+mod remote_batches;
+mod snapshot;
+mod uidvalidity_bump;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -22,17 +22,17 @@ use whimbrel_storage::Mutation;
 use crate::{
     admin::{AccountLine, AdminCall, AdminReply},
     api::{Asker, Call, Failure, Reply, Resolution, Target},
-    auth::{Authenticator, Known},
+    auth::{Authenticator, Credentials},
     figures::Figures,
     gate::Gate,
     log::{self, Log},
-    machine::{Birth, Input, Machine, Now, Output, RequestId, Standing, Ticket},
+    machine::{AccountOrigin, AccountStatus, Input, Machine, Now, Output, RequestId, Ticket},
     owner::keys::{is_coming, key_of_coming},
     peers::{
-        self, Ends, Frame, Holders, LogEnd, PartitionReport, PeerOutput, READ_AGAIN_MICROS,
-        Shipping, Then,
-        state::Joined,
-        whole::{Coming, Found, Giving},
+        self, Ends, Frame, Holders, LogEnd, OnDurable, PartitionReport, PeerOutput,
+        READ_AGAIN_MICROS, Shipping,
+        singleton_snapshot::{Coming, Giving, StoredSnapshots},
+        snapshot::Joined,
     },
     saslprep::saslprep,
     senders::{self, Senders},
@@ -132,7 +132,7 @@ pub struct DirectoryOwner {
     /// Nodes of whose logs there is no more than is here.
     closed: Ends,
     /// Logs that are being read for the partition's machine.
-    reads: BTreeMap<Ticket, foreign::Read>,
+    reads: BTreeMap<Ticket, remote_batches::Read>,
     /// Reads that failed are tried again then.
     retry_at: Option<u64>,
     /// States that are given.
@@ -142,7 +142,7 @@ pub struct DirectoryOwner {
     /// How many were taken since the start.
     states_taken: u64,
     /// Answers to owners that wait until what they tell is durable, in the order of the commits.
-    standings: VecDeque<(Ticket, AccountId, Standing)>,
+    standings: VecDeque<(Ticket, AccountId, AccountStatus)>,
     next_ticket: u64,
     out: VecDeque<Output>,
 }
@@ -182,7 +182,7 @@ struct Running {
     theirs: Directory,
     /// What follows from a commit when it is durable.
     follows: BTreeMap<Ticket, Vec<Output>>,
-    left_to: rising::LeftTo,
+    left_to: uidvalidity_bump::LeftTo,
     /// What it does of itself when it has read all, and has not done yet since a commit was refused a moment ago.
     begins: bool,
     /// Rows that are of no use.
@@ -361,7 +361,7 @@ impl DirectoryOwner {
             && let Some((_, account, standing)) =
                 self.standings.pop_front_if(|(after, ..)| *after <= ticket)
         {
-            self.out.push_back(Output::Birth(account, standing));
+            self.out.push_back(Output::AccountOrigin(account, standing));
         }
         self.ship(now);
     }
@@ -369,12 +369,12 @@ impl DirectoryOwner {
     /// Answers an owner that asked for an account, when what is told of it is durable: a removal that is lost in a crash was none.
     fn tell_standing(&mut self, account: AccountId) {
         let (after, standing) = match &self.state {
-            Phase::Loading(loading) => (loading.ticket, Standing::Unknown),
+            Phase::Loading(loading) => (loading.ticket, AccountStatus::Unknown),
             Phase::Running(running) => {
                 let standing = running.standing(account);
                 match running.gate.newest() {
                     Some(newest) => (newest, standing),
-                    None => return self.out.push_back(Output::Birth(account, standing)),
+                    None => return self.out.push_back(Output::AccountOrigin(account, standing)),
                 }
             }
         };
@@ -634,7 +634,7 @@ impl Running {
         let (id, origin) = (PartitionId::DIRECTORY, config.origin);
         let mut directory = Directory::default();
         let mut log = Log::new(id, origin);
-        let (mut found, mut joining) = (Found::default(), None);
+        let (mut found, mut joining) = (StoredSnapshots::default(), None);
         let mut young = config.young;
         for (key, value) in rows {
             if key == log::GROWN_KEY {
@@ -713,19 +713,19 @@ impl Running {
         if !follows.is_empty() {
             self.follows.insert(ticket, follows);
         }
-        let then = Then::own(&commit, self.log.hash());
+        let then = OnDurable::own(&commit, self.log.hash());
         self.shipping.committing(ticket, then);
         self.gate.submitted(ticket);
         commit
     }
 
-    fn known(&self, login: &str) -> Option<Known> {
+    fn known(&self, login: &str) -> Option<Credentials> {
         let (account, entry) = if login.contains('@') {
             self.directory.holder(&Address::parse(login).ok()?)?
         } else {
             self.only_holder(login)?
         };
-        Some(Known {
+        Some(Credentials {
             account: AccountId(account),
             login: entry.address.clone(),
             verifier: entry.credential.value.verifier.clone(),
@@ -748,7 +748,7 @@ impl Running {
     }
 
     /// RFC 5802, 5.1: names are prepared with SASLprep before they are looked up.
-    fn known_by_scram(&self, login: &str) -> Option<Known> {
+    fn known_by_scram(&self, login: &str) -> Option<Credentials> {
         self.known(&saslprep(login).ok()?)
     }
 
@@ -783,15 +783,15 @@ impl Running {
 
     /// What the account's own state is opened with, if it is there. Every node opens it alike, whatever else it knows: what has to be above an account that held
     /// the address before is told by [`Output::LeastUidValidity`].
-    fn standing(&self, account: AccountId) -> Standing {
+    fn standing(&self, account: AccountId) -> AccountStatus {
         match self.directory.account(&account.0) {
-            Some(entry) => Standing::Living(Birth {
+            Some(entry) => AccountStatus::Living(AccountOrigin {
                 created: u32::try_from(entry.created).unwrap_or(u32::MAX),
                 uid_validity: entry.born(),
                 risen: entry.uid_validity,
             }),
-            None if self.directory.was_removed(&account.0) => Standing::Removed,
-            None => Standing::Unknown,
+            None if self.directory.was_removed(&account.0) => AccountStatus::Removed,
+            None => AccountStatus::Unknown,
         }
     }
 }
@@ -848,7 +848,7 @@ impl Machine for DirectoryOwner {
             Input::Full(account, false) => {
                 self.full.remove(&account);
             }
-            Input::Birth(..)
+            Input::AccountOrigin(..)
             | Input::LeastUidValidity(..)
             | Input::Quota(..)
             | Input::Deliver { .. }

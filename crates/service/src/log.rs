@@ -17,7 +17,7 @@ use whimbrel_crdt::{
     Batch, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector, mutants::broken,
 };
 use whimbrel_mailbox::{AccountId, BlobName};
-use whimbrel_replication::partition::{Foreign, Held, LogEnd};
+use whimbrel_replication::partition::{Foreign, LogEnd, SnapshotProgress};
 use whimbrel_storage::{Commit, Cut, Jump, LogEntry, Mutation, Origin, Room};
 
 use crate::machine::Now;
@@ -416,7 +416,7 @@ impl Log {
     /// A state of another node is joined to what is here. Gives the commit that says so, to which the caller adds its own rows.
     pub(crate) fn join(
         &mut self,
-        held: &Held,
+        held: &SnapshotProgress,
         jumps: &BTreeMap<Incarnation, (u64, Hash)>,
     ) -> Commit {
         self.hlc.observe(held.snapshot.hlc);

@@ -46,7 +46,7 @@ pub struct Ticket(pub u64);
 
 /// What an account's mail begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Birth {
+pub struct AccountOrigin {
     /// When the account was made, in seconds since 1970.
     pub created: u32,
     /// UIDVALIDITY is at least this; the same at every node.
@@ -57,9 +57,9 @@ pub struct Birth {
 
 /// What the directory knows of an account. Told when it is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum AccountStatus {
     /// It is there.
-    Living(Birth),
+    Living(AccountOrigin),
     /// It was removed, and never comes back: an id is given once.
     Removed,
     /// Nothing was heard of it: there is none, or the news of its mail came before the news of itself.
@@ -102,7 +102,7 @@ pub enum Input {
         /// Which of its deliveries.
         index: usize,
         /// Who else has to have it.
-        others: Others,
+        others: RequiredCopies,
     },
     /// A delivery is durable, here and where it has to be, or can never be made (queue only).
     Delivered(Ticket),
@@ -120,14 +120,14 @@ pub enum Input {
     QueueRecovered,
     /// All entries that any node of the cluster knew at this time of the monotonic clock have been told, or are finished (partition owners only).
     CaughtUp(u64),
-    /// A partition owner meets an account of which it has nothing (directory only); answer [`Output::Birth`].
+    /// A partition owner meets an account of which it has nothing (directory only); answer [`Output::AccountOrigin`].
     AskBirth(AccountId),
     /// The answer to [`Output::AskBirth`] (partition owners only).
-    Birth(AccountId, Standing),
+    AccountOrigin(AccountId, AccountStatus),
     /// An account's UIDVALIDITY is this now (directory only): later accounts with its address must have a greater one.
     UidValidity(AccountId, u32),
     /// The account's UIDVALIDITY is too low, unless it has risen meanwhile (partition owners only): another account has held its address.
-    LeastUidValidity(AccountId, Least),
+    LeastUidValidity(AccountId, MinUidValidity),
     /// An account has reached its quota, or has room again (directory only): mail for it is refused meanwhile.
     Full(AccountId, bool),
     /// What an account may hold, where that is not what every account may (partition owners only).
@@ -165,7 +165,7 @@ impl Building {
 
 /// What the UIDVALIDITY of an account has to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Least {
+pub struct MinUidValidity {
     /// At least this.
     pub least: u32,
     /// If it is below that it becomes this, or more: above all of the address, and one that only this node gives.
@@ -174,7 +174,7 @@ pub struct Least {
 
 /// Which other nodes must have a delivery before its entry is finished: else it would be nowhere when this node is lost.
 #[derive(Clone, Debug, Default)]
-pub struct Others {
+pub struct RequiredCopies {
     /// How many.
     pub needed: usize,
     /// Of these: they have the body, until the entry is finished.
@@ -227,12 +227,12 @@ pub enum Output {
         /// Which of its deliveries.
         index: usize,
         /// Who else has to have it.
-        others: Others,
+        others: RequiredCopies,
     },
     /// Route to the directory as [`Input::AskBirth`].
     AskBirth(AccountId),
-    /// Route to the owner of the account as [`Input::Birth`].
-    Birth(AccountId, Standing),
+    /// Route to the owner of the account as [`Input::AccountOrigin`].
+    AccountOrigin(AccountId, AccountStatus),
     /// Route to the directory as [`Input::UidValidity`].
     UidValidity(AccountId, u32),
     /// Route to the directory as [`Input::Full`].
@@ -240,7 +240,7 @@ pub enum Output {
     /// Route to the owner of the account as [`Input::Quota`].
     Quota(AccountId, OwnQuota),
     /// Route to the owner of the account as [`Input::LeastUidValidity`].
-    LeastUidValidity(AccountId, Least),
+    LeastUidValidity(AccountId, MinUidValidity),
     /// Route to the queue as [`Input::Delivered`].
     Delivered(Ticket),
     /// Route to the queue as [`Input::NotDelivered`].

@@ -15,12 +15,12 @@
 //! - The node that took an entry delivers it; another one only when that node is away, or does not come to an end with it. What it cannot make itself it has made ([`handing`]).
 
 mod accepting;
-mod foreign;
-mod handing;
-mod heard;
+mod barrier;
+mod forwarding;
 mod holders;
+mod remote_batches;
 mod rows;
-mod states;
+mod snapshot;
 mod takeover;
 
 use std::{
@@ -42,8 +42,8 @@ pub(crate) use self::rows::{
     Done, Taken, entry_key, entry_of_row, fuzz_row, holder, read, row_of_entry,
 };
 use self::{
-    foreign::{Other, Read},
-    handing::Handing,
+    forwarding::Forwarding,
+    remote_batches::{Other, Read},
     rows::{Op, without},
 };
 use crate::{
@@ -54,7 +54,7 @@ use crate::{
     owner::keys::COMING_END,
     peers::{
         self, Ends, Frame, Holders, LogEnd, PartitionReport, PeerOutput, Shipping,
-        whole::{Coming, Found, Giving},
+        singleton_snapshot::{Coming, Giving, StoredSnapshots},
     },
     stamps::Stamps,
 };
@@ -153,7 +153,7 @@ pub struct QueueOwner {
     /// Which other nodes have said to hold the bodies of entries in our log, and of those that were taken over.
     holders: BTreeMap<EntryId, BTreeSet<Incarnation>>,
     /// Deliveries that other nodes make, and those that are made for them.
-    handing: Handing,
+    handing: Forwarding,
     /// Deliveries that others made since the start.
     counted_handed: u64,
     /// Nodes to which there is a stream.
@@ -167,7 +167,7 @@ pub struct QueueOwner {
     /// When entries of others are looked at.
     look_at: Option<u64>,
     /// Up to when all is here that each other node had, and when that is looked at again.
-    heard: BTreeMap<Incarnation, heard::Heard>,
+    heard: BTreeMap<Incarnation, barrier::PeerProgress>,
     heard_at: Option<u64>,
     /// Rows of entries that are being taken over.
     adopting: BTreeMap<Ticket, EntryId>,
@@ -193,7 +193,7 @@ struct Loading {
     ticket: Ticket,
     position: Option<Bytes>,
     /// What the rows say of states.
-    found: Found,
+    found: StoredSnapshots,
     /// Whether all rows are read.
     read: bool,
     /// Where the logs stand; the store is not asked where there are no peers.
@@ -289,7 +289,7 @@ impl QueueOwner {
             lacking: BTreeMap::new(),
             haves: BTreeMap::new(),
             holders: BTreeMap::new(),
-            handing: Handing::default(),
+            handing: Forwarding::default(),
             counted_handed: 0,
             links: BTreeSet::new(),
             closed: Ends::new(),
@@ -635,7 +635,7 @@ impl Loading {
         Loading {
             ticket,
             position: None,
-            found: Found::default(),
+            found: StoredSnapshots::default(),
             read: false,
             logs: None,
             frames: Vec::new(),
@@ -650,7 +650,7 @@ impl Running {
         config: &Config,
         position: Option<&[u8]>,
         logs: Option<BTreeMap<Incarnation, LogEnd>>,
-        found: Found,
+        found: StoredSnapshots,
     ) -> Result<(Self, Vec<Mutation>), String> {
         let (id, origin) = (PartitionId::QUEUE, config.origin);
         let log = match position {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_service::{
     api::{AccountId, Authenticate, Failure, Reply, ScramFinish},
-    auth::{Authenticator, Known, Limits, Looked, MadeUp},
+    auth::{Authenticator, Credentials, Limits, Looked, MadeUp},
     machine::{Now, Output, RequestId, Ticket},
     scram::{ScramKeys, derive},
 };
@@ -12,7 +12,7 @@ use whimbrel_service::{
 /// A driver whose directory is a map.
 struct Bench {
     auth: Authenticator,
-    known: BTreeMap<String, Known>,
+    known: BTreeMap<String, Credentials>,
     seconds: u64,
     requests: u64,
     tickets: u64,
@@ -21,8 +21,8 @@ struct Bench {
     asked: VecDeque<(Ticket, String, String)>,
 }
 
-fn account(login: &str, number: u8, verifier: &str) -> (String, Known) {
-    let known = Known {
+fn account(login: &str, number: u8, verifier: &str) -> (String, Credentials) {
+    let known = Credentials {
         account: AccountId([number; 16]),
         login: login.into(),
         verifier: verifier.into(),

@@ -16,7 +16,7 @@ use whimbrel_service::{
     auth::{self, Authenticator},
     directory::{Config, DirectoryOwner, ProbeLimits},
     log::JOINING_KEY,
-    machine::{Birth, Input, Machine, Note, Now, Output, RequestId, Standing, Ticket},
+    machine::{AccountOrigin, AccountStatus, Input, Machine, Note, Now, Output, RequestId, Ticket},
     owner::keys::partition_of,
     peers::{Holders, PeerInput, PeerOutput},
     scram::{KEY_BYTES, SALT_BYTES, ScramKeys},
@@ -59,7 +59,7 @@ struct Bench {
     owner: DirectoryOwner,
     rows: BTreeMap<Vec<u8>, Bytes>,
     told: Vec<(AccountId, u32)>,
-    standings: Vec<(AccountId, Standing)>,
+    standings: Vec<(AccountId, AccountStatus)>,
     warnings: Vec<String>,
     now: u64,
     /// Commits are not durable before [`Bench::let_go`].
@@ -156,7 +156,9 @@ impl Bench {
                 }
                 Output::AdminReply(request, _) => self.answered.push(request),
                 Output::EndSessions(account, why) => self.ended.push((account, why)),
-                Output::Birth(account, standing) => self.standings.push((account, standing)),
+                Output::AccountOrigin(account, standing) => {
+                    self.standings.push((account, standing))
+                }
                 Output::Peer(PeerOutput::LoadLogs { ticket, .. }) => {
                     self.handle(Input::Peer(PeerInput::Logs(ticket, Vec::new())));
                 }
@@ -236,11 +238,11 @@ impl Bench {
         self.birth(account).risen
     }
 
-    fn birth(&mut self, account: [u8; 16]) -> Birth {
+    fn birth(&mut self, account: [u8; 16]) -> AccountOrigin {
         self.owner
             .handle(Now::default(), Input::AskBirth(AccountId(account)));
         match self.owner.poll() {
-            Some(Output::Birth(_, Standing::Living(birth))) => birth,
+            Some(Output::AccountOrigin(_, AccountStatus::Living(birth))) => birth,
             other => panic!("{other:?}"),
         }
     }
@@ -258,7 +260,7 @@ fn an_account_that_comes_forward_is_not_taken_for_the_one_before() {
     // A node that has not heard of it opens the account alike.
     assert_eq!(
         bench.birth(FIRST),
-        Birth {
+        AccountOrigin {
             risen: 5000,
             ..birth
         }
@@ -379,9 +381,9 @@ fn owners_are_told_what_is_durable() {
     assert_eq!(
         bench.standings,
         [
-            (AccountId(FIRST), Standing::Removed),
-            (AccountId(SECOND), Standing::Removed),
-            (AccountId([3; 16]), Standing::Unknown)
+            (AccountId(FIRST), AccountStatus::Removed),
+            (AccountId(SECOND), AccountStatus::Removed),
+            (AccountId([3; 16]), AccountStatus::Unknown)
         ]
     );
     // Nor is what a failed commit took back told: it is read again.
@@ -389,7 +391,10 @@ fn owners_are_told_what_is_durable() {
     bench.standings.clear();
     bench.handle(Input::AskBirth(AccountId([3; 16])));
     bench.handle(Input::CommitFailed(last));
-    assert_eq!(bench.standings, [(AccountId([3; 16]), Standing::Unknown)]);
+    assert_eq!(
+        bench.standings,
+        [(AccountId([3; 16]), AccountStatus::Unknown)]
+    );
 }
 
 /// A disk that hangs and has no room: what was refused is read again when the rest is known, and until then there is nothing to do.
@@ -576,7 +581,7 @@ fn what_is_not_understood_stops_what_comes_after_it() {
     let stands: Vec<bool> = bench
         .standings
         .iter()
-        .map(|(_, standing)| matches!(standing, Standing::Living(_)))
+        .map(|(_, standing)| matches!(standing, AccountStatus::Living(_)))
         .collect();
     assert_eq!(stands, [true, false]);
     assert_eq!(bench.warnings.len(), 1, "{:?}", bench.warnings);
@@ -615,7 +620,7 @@ fn one_node_raises_what_another_one_brings_forward() {
         bench.link(REMOVER);
         bench.batches(REMOVER, vec![whimbrel_directory::op::encode(&[remove])]);
         bench.handle(Input::AskBirth(AccountId(FIRST)));
-        let removed = (AccountId(FIRST), Standing::Removed);
+        let removed = (AccountId(FIRST), AccountStatus::Removed);
         assert_eq!(bench.standings.pop(), Some(removed));
         bench
     };

@@ -1,4 +1,4 @@
-//! Deliveries that the queue has other nodes make: who is asked, how much at once, and what answers come to. How they are made is seen in `sim/tests/cluster/young.rs`.
+//! Deliveries that the queue has other nodes make: who is asked, how much at once, and what answers come to. How they are made is seen in `sim/tests/cluster/syncing.rs`.
 
 use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, PartitionId};

@@ -4,7 +4,7 @@
 
 mod auth;
 mod directory;
-mod handing;
+mod forwarding;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod owner;

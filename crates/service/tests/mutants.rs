@@ -9,7 +9,7 @@ use std::panic::catch_unwind;
 
 use whimbrel_crdt::mutants::broken;
 
-use crate::owner::{confirm, cut, elsewhere, leaving, states, untold};
+use crate::owner::{confirm, cut, failover, leaving, snapshots, unannounced};
 
 /// Names of switches in `service`, and the test that must fail.
 const MUTANTS: &[(&str, fn())] = &[
@@ -19,7 +19,7 @@ const MUTANTS: &[(&str, fn())] = &[
     ),
     (
         "hidden-is-reported",
-        elsewhere::what_is_hidden_is_not_said_to_be_shown,
+        failover::what_is_hidden_is_not_said_to_be_shown,
     ),
     (
         "left-in-part",
@@ -35,19 +35,19 @@ const MUTANTS: &[(&str, fn())] = &[
     ),
     (
         "removed-comes-back-by-state",
-        states::a_removed_account_does_not_come_back_with_a_state,
+        snapshots::a_removed_account_does_not_come_back_with_a_state,
     ),
     (
         "reported-before-sync",
-        elsewhere::what_is_not_durable_is_not_said_to_be_shown,
+        failover::what_is_not_durable_is_not_said_to_be_shown,
     ),
     (
         "state-without-hidden",
-        states::an_account_that_cannot_be_joined_can_be_removed,
+        snapshots::an_account_that_cannot_be_joined_can_be_removed,
     ),
     (
         "untold-is-known",
-        untold::new_mail_is_told_after_a_full_disk,
+        unannounced::new_mail_is_told_after_a_full_disk,
     ),
 ];
 

@@ -770,7 +770,7 @@ impl Disk {
                     self.delivers.push(ticket);
                     continue;
                 }
-                Output::Peer(PeerOutput::Want(blob)) if self.answers => {
+                Output::Peer(PeerOutput::Request(blob)) if self.answers => {
                     Input::Peer(PeerInput::Body(blob, u64::MAX))
                 }
                 Output::Commit(ticket, _) if self.refuses => {

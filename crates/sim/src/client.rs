@@ -80,7 +80,7 @@ pub fn numbers(flags: &Flags) -> BTreeSet<u8> {
 
 /// One message as a client knows it.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct CachedMessage {
     /// Its UID.
     pub uid: u32,
     /// See [`Message::entered`].
@@ -97,7 +97,7 @@ pub struct View {
     /// Its name.
     pub name: String,
     /// What is in it, ascending by UID.
-    pub messages: Vec<Known>,
+    pub messages: Vec<CachedMessage>,
     /// For the next Changes.
     pub as_of: u64,
     /// The mailbox was deleted or renamed.
@@ -183,7 +183,7 @@ impl Client {
                 Some(name),
             );
         };
-        let some: Vec<&Known> = view.messages.iter().filter(|_| rng.one_in(3)).collect();
+        let some: Vec<&CachedMessage> = view.messages.iter().filter(|_| rng.one_in(3)).collect();
         let uids: Vec<u32> = some.iter().map(|known| known.uid).collect();
         let which: Vec<Number> = some.iter().map(|known| known.entered).collect();
         let name = view.name.clone();
@@ -509,10 +509,10 @@ impl Client {
     }
 }
 
-fn known(uids: &[u32], messages: &[Message]) -> Vec<Known> {
+fn known(uids: &[u32], messages: &[Message]) -> Vec<CachedMessage> {
     let pairs = uids.iter().zip(messages);
     pairs
-        .map(|(uid, m)| Known {
+        .map(|(uid, m)| CachedMessage {
             uid: *uid,
             entered: m.entered,
             key: m.key,

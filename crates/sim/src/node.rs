@@ -29,9 +29,9 @@ use whimbrel_service::{
     peers::{
         Clock, Entry, FEATURE_DELIVER, Frame, Holders, LogEnd, Page, PartitionReport, PeerInput,
         PeerOutput, Phase, Snapshot, Stream,
-        bodies::{self, Bodies, BodyOutput, FEATURE_CONFIRM, FEATURE_PUSH, ReadId},
-        kept::{Length, given_up},
-        state::{Fixing, LOOKED_AT},
+        blobs::{self, Bodies, BodyOutput, FEATURE_CONFIRM, FEATURE_PUSH, ReadId},
+        log_retention::{Length, given_up},
+        snapshot::{Fixing, LOOKED_AT},
     },
     queue::{self, QueueOwner},
     senders,
@@ -46,7 +46,7 @@ use whimbrel_storage::{
 
 use whimbrel_testkit::Rng;
 
-use crate::checkers::axioms::{Cuts, Found, Wrote};
+use crate::checkers::axioms::{Cuts, StoredPartition, Wrote};
 
 /// How fast the node's disk and processor are, in virtual microseconds, and what the machines are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,7 +186,7 @@ pub struct Node {
     /// What [`Node::ready`] gave.
     sending: Option<Frame>,
     bodies: Bodies,
-    bodies_config: bodies::Config,
+    bodies_config: blobs::Config,
     /// What is to be done for bodies, and was not for want of room.
     body_work: VecDeque<BodyOutput>,
     body_waits: bool,
@@ -265,8 +265,8 @@ impl Node {
             rng: Rng::new(seed),
             outcomes: VecDeque::new(),
             sending: None,
-            bodies: Bodies::new(bodies::Config::default()),
-            bodies_config: bodies::Config::default(),
+            bodies: Bodies::new(blobs::Config::default()),
+            bodies_config: blobs::Config::default(),
             body_work: VecDeque::new(),
             body_waits: false,
             body_refused: BTreeSet::new(),
@@ -283,7 +283,7 @@ impl Node {
     }
 
     /// How many bodies it has room for: before anything else is done with it.
-    pub fn set_bodies(&mut self, config: bodies::Config) {
+    pub fn set_bodies(&mut self, config: blobs::Config) {
         self.bodies_config = config;
         self.bodies = Bodies::new(config);
     }
@@ -677,7 +677,7 @@ impl Node {
         let disk = partitions.map(|partition| {
             let position = self.disk.get(partition, &[POSITION_KEY.into()]);
             let position = position.into_iter().next().flatten();
-            Found {
+            StoredPartition {
                 partition,
                 position,
                 logs: self.disk.log_positions(partition),
@@ -922,9 +922,9 @@ impl Node {
                 }
             }
             Output::AskBirth(account) => self.input_soon(Dest::Directory, Input::AskBirth(account)),
-            Output::Birth(account, standing) => {
+            Output::AccountOrigin(account, standing) => {
                 let dest = self.owner_of(account);
-                self.input_soon(dest, Input::Birth(account, standing));
+                self.input_soon(dest, Input::AccountOrigin(account, standing));
             }
             Output::Purge(account) => {
                 let dest = self.owner_of(account);
@@ -1024,7 +1024,7 @@ impl Node {
                     self.disk.release(snapshot);
                 }
             }
-            PeerOutput::Want(blob) => self.want_body(blob, false),
+            PeerOutput::Request(blob) => self.want_body(blob, false),
             PeerOutput::Coming(blob) => self.want_body(blob, true),
             PeerOutput::Push(peer, blobs) => self.bodies.push(peer, &blobs),
             PeerOutput::Send(_, frame) => self.sending = Some(frame),

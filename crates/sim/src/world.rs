@@ -26,7 +26,7 @@ use whimbrel_storage::memory::DiskCopy;
 use whimbrel_testkit::Rng;
 
 use crate::{
-    checkers::uids::Uids,
+    checkers::uid_history::Uids,
     client::{self, Client, Planned},
     model::{Fate, History, Message, Model, Number, Op, Verdict},
     node::{Identity, Node, Outcome, Speed, VERIFIER_PREFIX},

@@ -379,8 +379,8 @@ impl Cluster {
 
 mod leaving;
 pub(crate) mod queued;
-mod states;
-pub(crate) mod young;
+mod snapshots;
+pub(crate) mod syncing;
 
 #[test]
 fn who_watches_is_told_of_what_came_elsewhere() {

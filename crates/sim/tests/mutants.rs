@@ -13,7 +13,7 @@ use whimbrel_crdt::mutants::{break_rule, broken};
 use whimbrel_sim::cluster::{self, Plan, claims, claims::Shape};
 
 use crate::{
-    cluster::{a_removed_account_does_not_come_back, queued, young},
+    cluster::{a_removed_account_does_not_come_back, queued, syncing},
     seeds,
 };
 
@@ -146,7 +146,7 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     (
         "young-claims",
         &[],
-        Test(young::a_node_with_an_older_disk_claims_nothing_until_it_has_what_removes_it),
+        Test(syncing::a_node_with_an_older_disk_claims_nothing_until_it_has_what_removes_it),
     ),
     (
         "young-without-bodies",

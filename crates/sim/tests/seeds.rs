@@ -56,7 +56,7 @@ fn as_ever(seed: u64) -> cluster::Plan {
     cluster::Plan {
         partitions: None,
         other_nodes: 0,
-        doors: 0,
+        protocol_clients: 0,
         ..cluster::Plan::new(seed)
     }
 }
@@ -92,7 +92,7 @@ fn what_was_gone_is_not_overlooked() {
 #[test]
 fn who_was_at_a_node_in_an_earlier_life_overlooks_nothing() {
     let plan = cluster::Plan {
-        doors: 0,
+        protocol_clients: 0,
         partitions: None,
         ..cluster::Plan::new(1403)
     };

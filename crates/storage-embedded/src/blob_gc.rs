@@ -3,9 +3,9 @@
 use fjall::Readable;
 use whimbrel_storage::{StoreError, UploadId};
 
+use crate::commit_record::{Sealer, Tree};
 use crate::failure::read_error;
 use crate::keys;
-use crate::seal::{Sealer, Tree};
 
 /// Rows removed by one write.
 const ROWS_MAX: usize = 512;

@@ -16,18 +16,18 @@ use whimbrel_storage::{
     UploadId,
 };
 
+use crate::commit_record::{Sealer, Tree};
 use crate::engine::{Core, Embedded};
 use crate::failure::read_error;
-use crate::seal::{Sealer, Tree};
 use crate::writer::{self, Work};
-use crate::{keys, sweep};
+use crate::{blob_gc, keys};
 
 /// Uploads of this process that nothing durable names yet, begun or finished, and those that something named while they were being written.
 #[derive(Debug, Default)]
-pub(crate) struct Uploads(Mutex<Known>);
+pub(crate) struct Uploads(Mutex<BlobRow>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct BlobRow {
     all: BTreeMap<UploadId, Upload>,
     next: u64,
     /// Those with lesser numbers are lost: the store was opened again meanwhile, which removes what nothing names.
@@ -50,7 +50,7 @@ struct Upload {
     let_go: bool,
 }
 
-impl Known {
+impl BlobRow {
     fn is_lost(&self, serial: Serial) -> bool {
         serial.0 < self.lost_below
     }
@@ -61,7 +61,7 @@ fn lost(upload: UploadId) -> StoreError {
 }
 
 impl Uploads {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, BlobRow> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -291,7 +291,7 @@ impl Sealer {
 
     /// Whether it is whole, and something that is written names it.
     pub(crate) fn is_kept(&self, upload: UploadId) -> Result<bool, StoreError> {
-        Ok(self.is_whole(upload)? && sweep::is_referenced(&self.db().snapshot(), self, upload)?)
+        Ok(self.is_whole(upload)? && blob_gc::is_referenced(&self.db().snapshot(), self, upload)?)
     }
 
     /// Whether it was finished.
@@ -381,7 +381,7 @@ impl BlobWriter for EmbeddedWriter {
                 if sealer.is_kept(upload)? {
                     return Ok(());
                 }
-                core.told(sweep::remove(sealer, upload))
+                core.told(blob_gc::remove(sealer, upload))
             });
             // If it cannot be removed now, it is abandoned.
             removed.await?;

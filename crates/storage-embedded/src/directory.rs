@@ -15,9 +15,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::commit_record::StoreId;
 use crate::config::PROBE;
 use crate::failure::OpenError;
-use crate::seal::StoreId;
 
 const FORMAT_LINE: &str = "whimbrel-store";
 /// The format this version writes, and the newest it reads.

@@ -9,11 +9,11 @@ use tokio::sync::{Semaphore, oneshot};
 use whimbrel_storage::{BlobName, Commit, Hash, StoreError};
 
 use crate::blobs::Uploads;
+use crate::commit_record::Sealer;
 use crate::config::Config;
 use crate::directory::Directory;
 use crate::failure::OpenError;
 use crate::open;
-use crate::seal::Sealer;
 use crate::writer::{Job, Queue, Work, Writer};
 
 /// The embedded engine. Clones are the same store; the last one that goes closes it.

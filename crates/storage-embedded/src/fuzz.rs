@@ -8,8 +8,8 @@ use whimbrel_storage::{Origin, UploadId};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
+    commit_record::{SEAL_BYTES, Seal, StoreId},
     journal, keys,
-    seal::{SEAL_BYTES, Seal, StoreId},
 };
 
 const ID: StoreId = [7; 32];

@@ -16,9 +16,9 @@ use whimbrel_storage::{
 };
 
 use crate::blobs::{Serial, Uploads};
+use crate::commit_record::{Sealer, Tree, Write};
 use crate::failure::read_error;
 use crate::keys;
-use crate::seal::{Sealer, Tree, Write};
 use crate::verify::{Lengths, Positions};
 use crate::writer::Lack;
 

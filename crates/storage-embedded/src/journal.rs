@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::commit_record::{SEAL_BYTES, SEAL_MAGIC, Seal, StoreId};
 use crate::failure::OpenError;
 use crate::keys::SEAL_KEY;
-use crate::seal::{SEAL_BYTES, SEAL_MAGIC, Seal, StoreId};
 use crate::verify;
 
 const TRAILER: &[u8; 4] = b"FJL\x03";
@@ -33,7 +33,7 @@ const READ_BYTES: usize = 256 << 10;
 
 /// What the journals hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct JournalScan {
     /// How many there are.
     pub(crate) journals: usize,
     /// Seals of the first and the last write that are there.
@@ -55,7 +55,7 @@ pub(crate) fn check(
     id: &StoreId,
     synced: Option<u64>,
     last: Option<u64>,
-) -> Result<Found, OpenError> {
+) -> Result<JournalScan, OpenError> {
     let (mut found, torn) = judge(directory, id, synced, last)?;
     if let Some(torn) = torn {
         found.torn_bytes = cut(&torn.path, torn.at)?;
@@ -77,7 +77,7 @@ pub(crate) fn judge(
     id: &StoreId,
     synced: Option<u64>,
     made: Option<u64>,
-) -> Result<(Found, Option<Torn>), OpenError> {
+) -> Result<(JournalScan, Option<Torn>), OpenError> {
     let journals = list(directory)?;
     let Some((_, last_path)) = journals.last() else {
         return Err(OpenError::damaged(directory, "there is no journal (*.jnl)"));
@@ -88,9 +88,9 @@ pub(crate) fn judge(
             return Err(OpenError::damaged(&missing, "the journal is missing"));
         }
     }
-    let mut found = Found {
+    let mut found = JournalScan {
         journals: journals.len(),
-        ..Found::default()
+        ..JournalScan::default()
     };
     let mut torn = None;
     for (index, (_, path)) in journals.iter().enumerate() {
@@ -212,7 +212,12 @@ impl From<io::Error> for Stop {
 }
 
 /// Reads the writes of one journal; their numbers must follow those that were found before.
-fn read(path: &Path, id: &StoreId, made: Option<u64>, found: &mut Found) -> Result<End, OpenError> {
+fn read(
+    path: &Path,
+    id: &StoreId,
+    made: Option<u64>,
+    found: &mut JournalScan,
+) -> Result<End, OpenError> {
     let unreadable = || OpenError::io(path, "cannot be read");
     let file = File::open(path).map_err(unreadable())?;
     let length = file.metadata().map_err(unreadable())?.len();

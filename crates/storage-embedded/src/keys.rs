@@ -7,7 +7,7 @@
 //! | `records` | partition, the caller's key | the caller's value |
 //! | `blobs` | upload, index of the chunk | the chunk's bytes |
 //! | each | [`MARK_KEY`] | the number of the last write that removed from this tree |
-//! | `meta` | [`SEAL_KEY`] | the newest [seal](crate::seal) |
+//! | `meta` | [`SEAL_KEY`] | the newest [seal](crate::commit_record) |
 //! | `meta` | `b` upload | a finished blob: hash, size, bytes a chunk |
 //! | `meta` | `r` upload partition holder | a reference |
 //! | `meta` | `d` upload | *doubtful*: nothing may name it (unfinished, not yet named, or just released); a start sweeps these |

@@ -20,30 +20,30 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod along;
+mod blob_gc;
 mod blobs;
 mod buffers;
 pub mod check;
+mod commit_record;
 mod config;
 mod directory;
 mod engine;
 mod failure;
-mod follow;
 #[doc(hidden)]
 pub mod fuzz;
 mod group;
 mod journal;
+mod journal_gc;
 mod keys;
 mod manifest;
+mod multi_get;
 mod open;
 mod reads;
-mod removed;
-mod seal;
 mod snapshots;
-mod sweep;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod wal_tail;
 mod writer;
 
 pub use blobs::{EmbeddedReader, EmbeddedWriter};

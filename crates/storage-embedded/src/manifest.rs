@@ -14,15 +14,15 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::commit_record::TREES;
 use crate::failure::OpenError;
 use crate::journal;
-use crate::seal::TREES;
 
 /// The version file of the tree: its name, and the version of its layout.
 pub(crate) const TREE_VERSION: &[u8] = b"FJL\x03";
 const CURRENT_BYTES: usize = 8 + 16 + 1;
 
-/// Folders of the trees: first that in which the tree keeps the names of the others, then these in the order of [`TREE_NAMES`](crate::seal::TREE_NAMES).
+/// Folders of the trees: first that in which the tree keeps the names of the others, then these in the order of [`TREE_NAMES`](crate::commit_record::TREE_NAMES).
 /// If some are missing, those that are ordinarily there.
 pub(crate) fn folders(directory: &Path) -> io::Result<[PathBuf; TREES + 1]> {
     let all = directory.join("keyspaces");

@@ -8,14 +8,14 @@ use fjall::config::{BlockSizePolicy, CompressionPolicy};
 use fjall::{CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, Readable};
 use whimbrel_storage::StoreError;
 
+use crate::commit_record::{Seal, Sealer, TREE_NAMES, Tree, Trees};
 use crate::config::{Config, FILES_OPEN_MIN};
 use crate::directory::{Directory, SyncedFile};
 use crate::failure::OpenError;
-use crate::follow::JournalFile;
 use crate::keys::SEAL_KEY;
-use crate::seal::{Seal, Sealer, TREE_NAMES, Tree, Trees};
+use crate::wal_tail::JournalFile;
 use crate::writer::Opened;
-use crate::{buffers, journal, manifest, sweep, verify};
+use crate::{blob_gc, buffers, journal, manifest, verify};
 
 /// Opens the tree of a store. `last` is the last write that was made, when this process had it open before: what is behind that was refused.
 pub(crate) fn open(
@@ -53,7 +53,7 @@ pub(crate) fn open(
     let mut found = if has_tree {
         journal::check(&tree_path, &directory.id, synced, last)?
     } else {
-        journal::Found::default()
+        journal::JournalScan::default()
     };
 
     // What is missing before the first write that is there was in the journal that holds nothing, if there is one.
@@ -128,7 +128,7 @@ pub(crate) fn open(
     let journal = JournalFile::open(tree_path, newest.0)
         .map_err(OpenError::io(&newest.1, "cannot be opened"))?;
     // Last: nothing that could fail comes behind a write.
-    let swept = match sweep::doubtful(&sealer) {
+    let swept = match blob_gc::doubtful(&sealer) {
         Ok(swept) => swept,
         // They are marked, and go when it is opened next. Whoever writes finds that nothing can be written.
         Err(error @ (StoreError::Full(_) | StoreError::Read(_))) => {

@@ -14,10 +14,10 @@ use whimbrel_storage::{
     ScanLimit, ScanPage, SnapshotId, StoreError,
 };
 
+use crate::commit_record::Sealer;
 use crate::engine::{Core, Embedded};
 use crate::failure::read_error;
-use crate::seal::Sealer;
-use crate::{along, keys};
+use crate::{keys, multi_get};
 
 impl Embedded {
     /// Whether a blob is held under this name: else nothing keeps it there.
@@ -114,7 +114,7 @@ impl Sealer {
         };
         let full = |key: &Bytes| keys::record(partition, key);
         let keys: Vec<_> = keys.iter().map(full).collect();
-        along::values(&records, &keys, bytes_max)
+        multi_get::values(&records, &keys, bytes_max)
     }
 
     fn scan(
@@ -238,7 +238,7 @@ struct Records<'a> {
     tree: &'a Keyspace,
 }
 
-impl along::Rows for Records<'_> {
+impl multi_get::Rows for Records<'_> {
     type Key = UserKey;
 
     fn find(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {

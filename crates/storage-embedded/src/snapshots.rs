@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use whimbrel_storage::{PartitionId, SNAPSHOTS_MAX, SnapshotId, StoreError};
 
-use crate::seal::Sealer;
+use crate::commit_record::Sealer;
 
 /// One that was not read for so long gives way to another: twice as long as who gives a state to a peer waits for it to ask.
 const IDLE_MAX: Duration = Duration::from_secs(120);

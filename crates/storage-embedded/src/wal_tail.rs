@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use crate::config::Disk;
 use crate::failure::OpenError;
 use crate::journal;
-use crate::removed::Removed;
+use crate::journal_gc::Removed;
 
 /// The newest journal, open for syncing.
 pub(crate) struct JournalFile {

@@ -11,15 +11,15 @@ use tokio::sync::{oneshot, watch};
 use whimbrel_storage::{BlobName, Commit, GroupCommit, Hash, StoreError, UploadId};
 
 use crate::blobs::Serial;
+use crate::commit_record::{Failure, Sealer, Tree};
 use crate::config::Config;
 use crate::directory::SyncedFile;
 use crate::engine::Core;
 use crate::failure::{OpenError, passes};
-use crate::follow::{JournalFile, Unsynced};
 use crate::group::{After, Group};
-use crate::seal::{Failure, Sealer, Tree};
 use crate::verify::Positions;
-use crate::{keys, open, sweep};
+use crate::wal_tail::{JournalFile, Unsynced};
+use crate::{blob_gc, keys, open};
 
 /// Entries of cut logs removed after one group.
 const TRIM_ROWS_MAX: usize = 1024;
@@ -562,7 +562,7 @@ impl Writer {
             // It may come again: named and let go of in one group it was named at no time. Forgotten before it goes: until then its rows refuse another of its name,
             // and one that begins behind that is remembered.
             self.core.uploads.forget(upload);
-            sweep::remove(sealer, upload)
+            blob_gc::remove(sealer, upload)
         });
         match named
             .and(unfinished)

@@ -95,7 +95,7 @@ fn the_guide_is_followed_word_by_word() {
     for name in ["b", "c"] {
         guide.wait_for(&a, name, "linked for ");
         guide.wait_for(&a, name, "clock ");
-        guide.wait_for(&a, name, "  level");
+        guide.wait_for(&a, name, "  in sync");
     }
     let mut words = guide.words(
         "whimbrel account add ADDRESS",
@@ -130,7 +130,7 @@ fn the_guide_is_followed_word_by_word() {
     c.server.stop();
     let asks = guide.try_on(&a, "whimbrel cluster remove NAME", &[("NAME", "c")]);
     assert!(
-        !asks.success && asks.stdout.contains("cannot be taken back"),
+        !asks.success && asks.stdout.contains("cannot be undone"),
         "{asks:?}"
     );
     let _ = guide.on(&a, "whimbrel cluster remove NAME --yes", &[("NAME", "c")]);
@@ -140,7 +140,7 @@ fn the_guide_is_followed_word_by_word() {
     let _ = guide.on(&b, "whimbrel cluster drain --of 1", &[]);
     b.server.stop();
     guide.serve(&mut b);
-    guide.wait_for(&a, "b", "  level");
+    guide.wait_for(&a, "b", "  in sync");
 
     // Replace a dead node, under its name.
     b.server.kill();

@@ -138,7 +138,7 @@ fn a_copy_of_a_member_is_refused_while_the_member_lives() {
     members.takes("cluster");
     members.asks_in_vain("it runs twice");
     let log = members.scene.nodes[0].server.log();
-    assert!(log.contains("a node asked in vain node=c"), "{log}");
+    assert!(log.contains("refused a request of a node node=c"), "{log}");
     members.go_on();
 }
 

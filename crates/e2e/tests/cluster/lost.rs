@@ -238,7 +238,7 @@ fn clients_notice_nothing_of_a_lost_disk() {
     );
     assert_eq!(goes_on_at(&mut caches[1], a), names(&["by the new one"]));
     guide.wait_for(a, "c", "its slot is free");
-    guide.wait_for(a, "c", "  level");
+    guide.wait_for(a, "c", "  in sync");
     c.wait_whole();
     assert_eq!(c.figure("whimbrel_partitions_young"), 0);
     scene.wait_for_copies_of(2);

@@ -23,10 +23,10 @@ mod proxy;
 mod relays;
 mod rolling;
 mod slots;
-mod states;
+mod snapshots;
+mod syncing;
 mod trouble;
 mod work;
-mod young;
 
 use std::{
     cell::RefCell,
@@ -46,7 +46,7 @@ use whimbrel_e2e::{
     process::{Done, wait_for},
     server::{ACCOUNTS, Builder, Message, Server, binary, free_port},
     strict::{self, Strict},
-    uids::Witness,
+    uid_history::Witness,
 };
 
 thread_local! {

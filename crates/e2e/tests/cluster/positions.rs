@@ -190,7 +190,7 @@ fn status_tells_what_a_node_that_is_cut_off_lacks() {
         "{words}"
     );
     let here = words.lines().find(|line| line.starts_with("here: "));
-    assert!(here.unwrap().ends_with(" claims made again"), "{words}");
+    assert!(here.unwrap().ends_with(" reassigned"), "{words}");
     assert!(!words.contains("; held by ") && !words.contains("; served by "));
 
     mesh.heal_all();

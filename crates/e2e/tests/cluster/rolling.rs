@@ -83,7 +83,7 @@ impl Mesh {
         of.server.start(&[]);
         self.wait_links(&[2, 2, 2]);
         let name = ["a", "b", "c"][node];
-        wait_for("the node to be level", || {
+        wait_for("the node to be in sync", || {
             let at = (0..3).filter(|at| *at != node);
             let mut lines = at.map(|at| {
                 let status = self.scene.nodes[at].status();
@@ -92,7 +92,10 @@ impl Mesh {
                     .find(|line| line.starts_with(&format!("{name}  ")));
                 line.unwrap().to_owned()
             });
-            lines.all(|line| line.ends_with("  level")).then_some(())
+            // An earlier version says `level`.
+            let is_in_sync =
+                |line: String| line.ends_with("  in sync") || line.ends_with("  level");
+            lines.all(is_in_sync).then_some(())
         });
     }
 }

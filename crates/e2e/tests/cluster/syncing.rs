@@ -6,13 +6,13 @@ const MESSAGES: u32 = 40;
 const BYTES: usize = 1 << 20;
 
 impl Node {
-    /// In how many partitions `status` says that a node is new.
+    /// How many partitions of a node are syncing, as `status` says.
     fn young(&self, name: &str) -> Option<u32> {
         let status = self.status();
         let mut of = status
             .lines()
             .filter(|line| line.starts_with(&format!("{name}  ")));
-        let (_, rest) = of.next()?.split_once("new, and not whole in ")?;
+        let (_, rest) = of.next()?.split_once("  syncing ")?;
         rest.split(' ').next()?.parse().ok()
     }
 }

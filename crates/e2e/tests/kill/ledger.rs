@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_e2e::{message, server::Message, uids::Witness};
+use whimbrel_e2e::{message, server::Message, uid_history::Witness};
 
 /// Where a message is, and with which flags; `None`: nowhere.
 pub(crate) type State = Option<Place>;

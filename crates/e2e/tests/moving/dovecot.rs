@@ -160,7 +160,7 @@ fn from_dovecot_and_back() {
     );
     let refused = server.admin(&[&by_tls[..], &["--ca", ca]].concat(), "wrong");
     assert!(
-        refused.code == 1 && refused.stderr.contains("does not let anne in"),
+        refused.code == 1 && refused.stderr.contains("refused the login of anne"),
         "{refused:?}"
     );
 

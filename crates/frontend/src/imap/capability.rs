@@ -75,7 +75,7 @@ fn list(cx: &Context) -> Vec<&'static str> {
 /// CAPABILITY.
 pub(super) fn capability(cx: &mut Context) -> Outcome {
     with_list(cx, |cx, names| encode::capability(&mut cx.out, names));
-    Outcome::ok("That is all")
+    Outcome::ok("CAPABILITY completed")
 }
 
 /// ENABLE: unknown names are ignored, and only what was enabled by this command is told (RFC 5161, 3.1).
@@ -118,7 +118,7 @@ pub(super) fn id(cx: &mut Context) -> Outcome {
             ("version", Some(env!("CARGO_PKG_VERSION"))),
         ],
     );
-    Outcome::ok("Pleased to meet you")
+    Outcome::ok("ID completed")
 }
 
 /// NAMESPACE: one personal one.
@@ -128,5 +128,5 @@ pub(super) fn namespace(cx: &mut Context) -> Outcome {
         delimiter: Some('/'),
     }];
     encode::namespace(&mut cx.out, [&personal, &[], &[]], cx.utf8);
-    Outcome::ok("That is all")
+    Outcome::ok("NAMESPACE completed")
 }

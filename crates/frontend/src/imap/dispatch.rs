@@ -201,7 +201,7 @@ impl ImapSession {
         let cx = &mut self.cx;
         Ok(match body {
             C::Capability => return Err(capability::capability(cx)),
-            C::Noop => return Err(Outcome::ok("Nothing done")),
+            C::Noop => return Err(Outcome::ok("NOOP completed")),
             C::Logout => {
                 untagged(&mut cx.out, Kind::Bye, None, "Goodbye", cx.utf8);
                 return Err(Outcome {
@@ -242,7 +242,7 @@ impl ImapSession {
                 return Err(self.compress(&mechanism));
             }
             C::Unauthenticate if cx.limits.unauthenticate => Box::new(Unauthenticate),
-            C::Check => return Err(Outcome::ok("Nothing to do")),
+            C::Check => return Err(Outcome::ok("CHECK completed")),
             C::Close => Box::new(Close::new(cx, true)),
             C::Unselect => Box::new(Close::new(cx, false)),
             C::Expunge { uids } => Box::new(Expunge::new(cx, uids)?),

@@ -85,7 +85,7 @@ impl Idle {
             // Sequence numbers cannot be told any more.
             _ => {
                 return Step::Bye(
-                    "What you know of the mailbox is not known here any more, select it again",
+                    "The server no longer knows the state of this session, select the mailbox again",
                     "what an idle client knows cannot be found out",
                 );
             }

@@ -38,7 +38,7 @@ pub(super) struct List {
     /// The last name that was looked at.
     last: Option<MailboxName>,
     /// Lines of which some need figures.
-    lines: Vec<Told>,
+    lines: Vec<ListLine>,
     state: State,
 }
 
@@ -53,7 +53,7 @@ enum State {
     Asking,
     /// They came, in the order of the lines.
     Lines(
-        std::vec::IntoIter<Told>,
+        std::vec::IntoIter<ListLine>,
         std::vec::IntoIter<Result<Status, Failure>>,
     ),
 }
@@ -67,7 +67,7 @@ struct Looking {
 }
 
 /// A name, what is told of it, and whether its figures are.
-type Told = (Mailbox, Line, bool);
+type ListLine = (Mailbox, Line, bool);
 
 /// A pattern made ready, once for all names.
 fn matcher(reference: &str, pattern: &ListPattern) -> (Matcher, bool) {
@@ -273,7 +273,11 @@ impl List {
             }
         }
         if self.lines.is_empty() {
-            return Step::Done(Outcome::ok("That is all"));
+            let text = match self.lsub {
+                true => "LSUB completed",
+                false => "LIST completed",
+            };
+            return Step::Done(Outcome::ok(text));
         }
         // Of many at once: each answer waits for a sync if it tells anything new.
         let asked = self.lines.iter().filter(|(.., asked)| *asked);
@@ -406,7 +410,7 @@ impl Task for List {
                     old_name: None,
                 };
                 encode::list(&mut cx.out, &response, cx.utf8);
-                Step::Done(Outcome::ok("That is all"))
+                Step::Done(Outcome::ok("LIST completed"))
             }
             (State::Begin | State::Tell, Wake::Go) => {
                 self.state = State::Tell;

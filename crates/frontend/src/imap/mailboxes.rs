@@ -179,7 +179,7 @@ impl Task for StatusTask {
             Wake::Go => Step::Call(status_call(cx, &self.name)),
             Wake::Reply(Reply::Status(status)) => {
                 write_status(cx, &self.name, &self.items, &status);
-                Step::Done(Outcome::ok("That is all"))
+                Step::Done(Outcome::ok("STATUS completed"))
             }
             Wake::Reply(reply) => Step::Done(Outcome::of_reply(reply)),
             _ => Step::Done(Outcome::bug()),

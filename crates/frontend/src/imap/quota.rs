@@ -41,11 +41,13 @@ impl Task for Quota {
         match wake {
             Wake::Go => Step::Call(cx.call(MailboxCall::Usage)),
             Wake::Reply(Reply::Usage(usage)) => {
+                let mut text = "GETQUOTA completed";
                 if let Some(mailbox) = &self.mailbox {
                     encode::quota_root(&mut cx.out, mailbox.as_str(), ROOT, cx.utf8);
+                    text = "GETQUOTAROOT completed";
                 }
                 encode::quota(&mut cx.out, ROOT, &uses(&usage));
-                Step::Done(Outcome::ok("That is all"))
+                Step::Done(Outcome::ok(text))
             }
             Wake::Reply(reply) => Step::Done(Outcome::of_reply(reply)),
             _ => Step::Done(Outcome::bug()),

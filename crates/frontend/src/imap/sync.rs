@@ -206,10 +206,11 @@ fn told_up_to(cx: &mut Context, held_back: Option<u64>) {
     let was_held_back = std::mem::replace(&mut view.held_back, held_back.is_some());
     let highest = view.highest_modseq;
     if let Some(up_to) = held_back {
-        let text = "Some messages are gone, which cannot be told now";
+        let text = "Some messages are expunged, which cannot be announced now";
         cx.ok(Some(Code::HighestModSeq(up_to)), text);
     } else if was_held_back {
-        cx.ok(Some(Code::HighestModSeq(highest)), "All is told");
+        let code = Code::HighestModSeq(highest);
+        cx.ok(Some(code), "All changes are announced");
     }
 }
 

@@ -81,12 +81,12 @@ impl Pop3Session {
                     }
                     None
                 }
-                Command::Noop => self.ok("Nothing done"),
+                Command::Noop => self.ok("NOOP completed"),
                 Command::Rset => {
                     self.cx.maildrop_mut().reset();
                     // What was marked was not looked up.
                     self.cx.ahead = None;
-                    self.ok("Nothing is marked any more")
+                    self.ok("No message is marked as deleted")
                 }
                 Command::Quit if self.cx.maildrop.is_some() => Some(Task::Update(0, false)),
                 Command::Quit => {

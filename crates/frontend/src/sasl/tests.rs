@@ -9,7 +9,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::{digest, hmac, pbkdf2};
 use whimbrel_service::{
-    auth::{Authenticator, Known, Limits, Looked, MadeUp},
+    auth::{Authenticator, Credentials, Limits, Looked, MadeUp},
     machine::{Now, Output, RequestId, Ticket},
     scram::derive,
 };
@@ -34,14 +34,14 @@ fn tls(exporter: bool) -> Tls {
 /// The service: one account, anne, whose password is `secret`, and bob, who has no keys.
 struct Service {
     authenticator: Authenticator,
-    known: BTreeMap<&'static str, Known>,
+    known: BTreeMap<&'static str, Credentials>,
     calls: usize,
 }
 
 impl Service {
     fn new() -> Self {
         let scram = derive("secret", [5; 16], NonZeroU32::new(4096).unwrap()).unwrap();
-        let known = |number, login: &str, scram| Known {
+        let known = |number, login: &str, scram| Credentials {
             account: AccountId([number; 16]),
             login: login.to_owned(),
             verifier: "v".to_owned(),

@@ -32,7 +32,7 @@ pub(super) fn no_relaying() -> Refusal {
     Refusal::new(
         550,
         Enhanced(7, 1),
-        "Mail to other servers cannot be sent from here yet",
+        "This server does not send mail to other domains",
     )
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use whimbrel_service::{
     api::{AccountId, Call, Event, MessageId, Reply, SessionId},
-    machine::{Birth, Input, Machine, Now, Output, RequestId, Standing},
+    machine::{AccountOrigin, AccountStatus, Input, Machine, Now, Output, RequestId},
     owner::{Config, Incarnation, PartitionOwner, keys},
 };
 use whimbrel_storage::Mutation;
@@ -111,13 +111,15 @@ impl Real {
                         .handle(self.now, Input::Built(ticket, building.run()));
                 }
                 Output::AskBirth(account) => {
-                    let birth = Birth {
+                    let birth = AccountOrigin {
                         created: 7,
                         uid_validity: 7,
                         risen: 7,
                     };
-                    self.owner
-                        .handle(self.now, Input::Birth(account, Standing::Living(birth)));
+                    self.owner.handle(
+                        self.now,
+                        Input::AccountOrigin(account, AccountStatus::Living(birth)),
+                    );
                 }
                 Output::Notify(session, event) => events.push((session, event)),
                 Output::Fatal(cause) => panic!("{cause}"),

@@ -624,7 +624,7 @@ fn damage_is_told_and_not_guessed_at() {
     assert!(command(&mut world, "FETCH 1:2 ENVELOPE").starts_with("x NO [CORRUPTION]"));
     assert!(
         command(&mut world, "SEARCH SUBJECT s")
-            .contains("x OK Done, but some messages could not be read")
+            .contains("x OK Completed, but some messages could not be read")
     );
     assert!(command(&mut world, "FETCH 1:2 FLAGS").contains("* 2 FETCH (FLAGS ())"));
     // It is seen all the same, and that is told.

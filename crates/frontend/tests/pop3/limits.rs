@@ -84,7 +84,7 @@ fn slow_clients() {
          login b
          wait 599
          C: NOOP
-         S: +OK Nothing done
+         S: +OK NOOP completed
          wait 599
          open
          wait 1

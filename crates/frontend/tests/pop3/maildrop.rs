@@ -80,11 +80,11 @@ fn a_session() {
          S: 3 7
          S: .
          C: RSET
-         S: +OK Nothing is marked any more
+         S: +OK No message is marked as deleted
          C: STAT
          S: +OK 3 38
          C: NOOP
-         S: +OK Nothing done
+         S: +OK NOOP completed
          C: DELE 1
          S: +OK Marked as deleted
          C: DELE 3
@@ -240,7 +240,7 @@ fn several_sessions_are_open_at_once() {
          C: STAT
          S: +OK 1 31
          C: RSET
-         S: +OK Nothing is marked any more
+         S: +OK No message is marked as deleted
          C: LIST
          S: +OK The list follows
          S: 1 13
@@ -278,7 +278,7 @@ fn a_message_that_goes_while_it_is_sent() {
     assert_eq!(
         world.told(),
         "+OK 13 octets\r\nA: 1\r\n\r\none\r\n.\r\n-ERR [SYS/TEMP] Message was removed by another session\r\n\
-         +OK 7 octets\r\nthree\r\n.\r\n+OK Marked as deleted\r\n+OK Nothing is marked any more\r\n+OK 7 octets\r\nthree\r\n.\r\n"
+         +OK 7 octets\r\nthree\r\n.\r\n+OK Marked as deleted\r\n+OK No message is marked as deleted\r\n+OK 7 octets\r\nthree\r\n.\r\n"
     );
     // What was marked when the others were looked up.
     world.send(b"DELE 3\r\nRETR 1\r\nRSET\r\nRETR 3\r\nNOOP\r\n");

@@ -43,7 +43,7 @@ fn large_messages_in_pieces() {
         .unwrap();
     let (message, rest) = unstuffed(rest);
     assert_eq!(message, [b"X-Prefix: 1\r\n", &body[..]].concat());
-    assert_eq!(rest, b"+OK Nothing done\r\n");
+    assert_eq!(rest, b"+OK NOOP completed\r\n");
     // A chunk is at most doubled by its dots.
     assert!(world.client().largest_send < 3 * 64 * 1024);
     // TOP reads as far as it must.
@@ -52,7 +52,7 @@ fn large_messages_in_pieces() {
     assert_eq!(top.lines().count(), 1 + 3 + 3 + 1);
     assert_eq!(world.client().calls.get("BlobRead"), Some(&1));
     let all = world.ask(&format!("TOP 1 {}", u64::MAX));
-    assert_eq!(all.len(), told.len() - b"+OK Nothing done\r\n".len());
+    assert_eq!(all.len(), told.len() - b"+OK NOOP completed\r\n".len());
 }
 
 /// A client that does not wait: the same answers, with far fewer questions to the owner.

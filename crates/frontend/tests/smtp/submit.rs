@@ -124,7 +124,7 @@ fn recipients_elsewhere_are_refused_for_good() {
          C: MAIL FROM:<anne@example.org>
          S: 250 2.1.0 Sender OK
          C: RCPT TO:<carl@elsewhere.example>
-         S: 550 5.7.1 Mail to other servers cannot be sent from here yet
+         S: 550 5.7.1 This server does not send mail to other domains
          C: RCPT TO:<nobody@example.org>
          S: 550 5.1.1 No such mailbox here
          C: RCPT TO:<Postmaster>

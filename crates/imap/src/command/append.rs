@@ -50,7 +50,7 @@ enum Stage {
 
 /// What the text says next.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum AppendToken {
     /// Something to tell.
     Event(Event<'static>),
     /// The literal at the end of the text is a name or a URL: it is to be held.
@@ -91,10 +91,10 @@ impl Progress {
         c: &mut Cursor<'_>,
         tag: &Tag,
         literal: Option<LiteralHeader>,
-    ) -> Result<Found, Refusal> {
+    ) -> Result<AppendToken, Refusal> {
         loop {
             let found = self.stage(c, tag, literal)?;
-            if found != Some(Found::Hold) {
+            if found != Some(AppendToken::Hold) {
                 self.at = c.position();
             }
             if let Some(found) = found {
@@ -108,12 +108,12 @@ impl Progress {
         c: &mut Cursor<'_>,
         tag: &Tag,
         literal: Option<LiteralHeader>,
-    ) -> Result<Option<Found>, Refusal> {
+    ) -> Result<Option<AppendToken>, Refusal> {
         let literal_is_next = c.is_at_end() && literal.is_some();
         match self.stage {
             Stage::Head => self.head(c, tag, literal).map(Some),
             Stage::Options if self.any && c.is_at_end() && literal.is_none() => {
-                Ok(Some(Found::End))
+                Ok(Some(AppendToken::End))
             }
             Stage::Options if self.any && self.replaces => Err("REPLACE takes one message"),
             Stage::Options if self.any && c.peek() != Some(b' ') => {
@@ -141,11 +141,11 @@ impl Progress {
                 self.utf8(c, literal)?;
                 Ok(Some(self.octets(true, true)))
             }
-            Stage::Url if literal_is_next => Ok(Some(Found::Hold)),
+            Stage::Url if literal_is_next => Ok(Some(AppendToken::Hold)),
             Stage::Url => {
                 let url = c.astring_text()?;
                 self.stage = Stage::AfterPart;
-                Ok(Some(Found::Event(Event::AppendUrl(url))))
+                Ok(Some(AppendToken::Event(Event::AppendUrl(url))))
             }
             Stage::AfterLiteral { utf8, catenate } => {
                 if utf8 {
@@ -172,7 +172,7 @@ impl Progress {
         c: &mut Cursor<'_>,
         tag: &Tag,
         literal: Option<LiteralHeader>,
-    ) -> Result<Found, Refusal> {
+    ) -> Result<AppendToken, Refusal> {
         c.run(|b| b != b' ');
         c.space()?;
         let uid = c.skip_word(b"UID");
@@ -200,18 +200,18 @@ impl Progress {
             c.space()?;
         }
         if c.is_at_end() && literal.is_some() {
-            return Ok(Found::Hold);
+            return Ok(AppendToken::Hold);
         }
         let mailbox = c.mailbox()?;
         self.stage = Stage::Options;
-        Ok(Found::Event(Event::AppendBegin(AppendBegin {
+        Ok(AppendToken::Event(Event::AppendBegin(AppendBegin {
             tag: tag.clone(),
             replaces,
             mailbox,
         })))
     }
 
-    fn options(&mut self, c: &mut Cursor<'_>) -> Result<Found, Refusal> {
+    fn options(&mut self, c: &mut Cursor<'_>) -> Result<AppendToken, Refusal> {
         c.space().map_err(|_| "expected the message")?;
         let mut message = AppendMessage {
             flags: Vec::new(),
@@ -246,7 +246,7 @@ impl Progress {
             c.open()?;
             self.stage = Stage::Part;
         }
-        Ok(Found::Event(Event::AppendMessage(message)))
+        Ok(AppendToken::Event(Event::AppendMessage(message)))
     }
 
     /// `"UTF8" SP "(" literal8`
@@ -267,15 +267,15 @@ impl Progress {
         }
     }
 
-    fn octets(&mut self, utf8: bool, catenate: bool) -> Found {
+    fn octets(&mut self, utf8: bool, catenate: bool) -> AppendToken {
         self.stage = Stage::AfterLiteral { utf8, catenate };
-        Found::Octets { utf8 }
+        AppendToken::Octets { utf8 }
     }
 
-    fn message_end(&mut self) -> Found {
+    fn message_end(&mut self) -> AppendToken {
         self.any = true;
         self.stage = Stage::Options;
-        Found::Event(Event::AppendMessageEnd)
+        AppendToken::Event(Event::AppendMessageEnd)
     }
 }
 

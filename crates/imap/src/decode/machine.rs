@@ -4,7 +4,7 @@ use super::collect::{Collected, IDLE_BYTES_MAX, LineEnd, LiteralHeader, TOO_LONG
 use super::cursor::Cursor;
 use super::cursor::Refusal;
 use super::{AppendLiteral, Event, SaslReply};
-use crate::command::append::{Found, Progress};
+use crate::command::append::{AppendToken, Progress};
 use crate::command::{self, Command, CommandBody, Parsed};
 use crate::core::{Secret, Tag};
 use crate::limits::Limits;
@@ -408,8 +408,8 @@ impl Decoder {
         let mut cursor = Cursor::resume(&mut self.collected, &self.limits, self.utf8, at);
         let found = progress.read(&mut cursor, &tag, literal);
         match (found, literal) {
-            (Ok(Found::Event(event)), _) => Some(event),
-            (Ok(Found::Octets { utf8 }), Some(header)) => {
+            (Ok(AppendToken::Event(event)), _) => Some(event),
+            (Ok(AppendToken::Octets { utf8 }), Some(header)) => {
                 progress.forget_text();
                 self.collected.reset(!self.authenticated);
                 self.state = State::Undecided {
@@ -424,14 +424,14 @@ impl Decoder {
                     binary: header.binary && !utf8,
                 }))
             }
-            (Ok(Found::Hold), Some(header)) => match self.hold(tag, header) {
+            (Ok(AppendToken::Hold), Some(header)) => match self.hold(tag, header) {
                 Ok(event) => event,
                 Err(refusal) => {
                     self.refuse(Report::Bad(refusal));
                     self.literal_of_refused(header)
                 }
             },
-            (Ok(Found::End), _) => {
+            (Ok(AppendToken::End), _) => {
                 self.begin_command();
                 Some(Event::AppendEnd)
             }
@@ -447,7 +447,7 @@ impl Decoder {
                     text,
                 })
             }
-            (Ok(Found::Octets { .. } | Found::Hold), None) => {
+            (Ok(AppendToken::Octets { .. } | AppendToken::Hold), None) => {
                 // There is no literal that they could stand for.
                 self.begin_command();
                 None

@@ -4,7 +4,7 @@ use super::strings::{nstring, number, string};
 use whimbrel_mime::DecodeError;
 use whimbrel_mime::summary::{
     AddressView, ContentView, DispositionView, EnvelopeView, List, MessageView, ParamView,
-    PartView, Told,
+    PartSummary, PartView,
 };
 
 /// Appends an envelope.
@@ -137,7 +137,7 @@ fn embedded(
 }
 
 /// Disposition, language, location: the same for single and multiple parts.
-fn extension(out: &mut Vec<u8>, told: Told<'_>, utf8: bool) {
+fn extension(out: &mut Vec<u8>, told: PartSummary<'_>, utf8: bool) {
     out.push(b' ');
     match told.disposition {
         None => out.extend_from_slice(b"NIL"),

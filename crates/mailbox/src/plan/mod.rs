@@ -2,8 +2,8 @@
 
 mod mailboxes;
 mod messages;
+mod reassign;
 mod size;
-mod uids;
 
 pub use self::size::Cut;
 
@@ -15,7 +15,7 @@ use whimbrel_crdt::mutants::broken;
 use crate::op::{Append, BoxRemoval, Claim, CopyEntry, CreateMailbox, Deliver, MoveEntry, Removal};
 use crate::{
     BlobName, Date, EntryId, Flag, Flags, KEYWORDS_MAX, MailboxId, MailboxName, Message, MessageId,
-    NameError, NewId, Op, Peers, Renewal, Renewed, Replica, SpecialUse,
+    NameError, NewId, Op, Peers, Renewed, Replica, RestoreRecovery, SpecialUse,
 };
 
 /// Most mailboxes of an account: LIST and RENAME go through all of them.

@@ -133,7 +133,7 @@ impl Replica {
     ///
     /// The lead grows with the time since the account changed last: so two incarnations that begin from one copy, put back twice, hardly
     /// give one UID even when they have drawn one slot. It is not below the marks of [`Self::lead`].
-    pub fn plan_renewal(&self, at: &At, renewal: &Renewal) -> Plan<Renewed> {
+    pub fn plan_renewal(&self, at: &At, renewal: &RestoreRecovery) -> Plan<Renewed> {
         let idle_seconds = at.now_micros.saturating_sub(self.last_change) / 1_000_000;
         let grown = idle_seconds
             .saturating_mul(LEAD_PER_SECOND)

@@ -7,7 +7,7 @@ use super::wire::{RULE, VERSION};
 
 /// Texts of a message, as they are in its header, unfolded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Glance<'a> {
+pub struct SortKeys<'a> {
     /// Date.
     pub date: Option<&'a [u8]>,
     /// Subject.
@@ -37,12 +37,12 @@ pub struct FirstAddress<'a> {
     pub host: Option<&'a [u8]>,
 }
 
-impl<'a> Glance<'a> {
+impl<'a> SortKeys<'a> {
     /// Of the encoding of a summary. The part tree and the fields are stepped over only if `references` are wanted.
     ///
     /// # Errors
     /// As [`super::Summary::decode`], of which this looks at less.
-    pub fn new(bytes: &'a [u8], references: bool) -> Result<Glance<'a>, DecodeError> {
+    pub fn new(bytes: &'a [u8], references: bool) -> Result<SortKeys<'a>, DecodeError> {
         let r = &mut Reader::new(bytes);
         let _more = r.array(7)?;
         let version = r.short()?;
@@ -52,7 +52,7 @@ impl<'a> Glance<'a> {
         let rule = r.short()?;
         let _sizes = (r.number()?, r.number()?, r.number()?);
         let message = r.array(2)?;
-        let mut glance = Glance::of_envelope(&mut Reader::new(r.bytes()?))?;
+        let mut glance = SortKeys::of_envelope(&mut Reader::new(r.bytes()?))?;
         if references {
             r.skip()?;
             r.close(message)?;
@@ -64,13 +64,13 @@ impl<'a> Glance<'a> {
         Ok(glance)
     }
 
-    fn of_envelope(r: &mut Reader<'a>) -> Read<Glance<'a>> {
+    fn of_envelope(r: &mut Reader<'a>) -> Read<SortKeys<'a>> {
         let _more = r.array(10)?;
-        let mut glance = Glance {
+        let mut glance = SortKeys {
             date: r.optional()?,
             subject: r.optional()?,
             from: first(r)?,
-            ..Glance::default()
+            ..SortKeys::default()
         };
         let _sender = first(r)?;
         let _reply_to = first(r)?;
@@ -131,8 +131,8 @@ mod tests {
              Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx\r\n--b\r\nContent-Type: message/rfc822\r\n\r\n\
              References: <inner@x>\r\n\r\n--b--\r\n",
         );
-        let glance = Glance::new(&bytes, true).unwrap();
-        let expected = Glance {
+        let glance = SortKeys::new(&bytes, true).unwrap();
+        let expected = SortKeys {
             date: Some(b"Thu, 1 Jan 1970 00:00:00 +0000"),
             subject: Some(b"a b"),
             from: Some(FirstAddress {
@@ -155,18 +155,18 @@ mod tests {
             references: Some(b" <r1@x>\r\n <r2@x>\r\n"),
         };
         assert_eq!(glance, expected);
-        let short = Glance {
+        let short = SortKeys {
             references: None,
             ..expected
         };
-        assert_eq!(Glance::new(&bytes, false).unwrap(), short);
+        assert_eq!(SortKeys::new(&bytes, false).unwrap(), short);
     }
 
     #[test]
     fn nothing_there() {
         assert_eq!(
-            Glance::new(&encoded("\r\n"), true).unwrap(),
-            Glance::default()
+            SortKeys::new(&encoded("\r\n"), true).unwrap(),
+            SortKeys::default()
         );
     }
 
@@ -175,18 +175,18 @@ mod tests {
         let bytes = encoded("From: a@b\r\nTo: c@d\r\nReferences: <x@y>\r\n\r\ntext\r\n");
         for end in 0..bytes.len() {
             // What is cut off behind References is not looked at.
-            if let Ok(glance) = Glance::new(&bytes[..end], true) {
+            if let Ok(glance) = SortKeys::new(&bytes[..end], true) {
                 assert_eq!(glance.references, Some(&b" <x@y>\r\n"[..]), "{end}");
             }
         }
         let mut later = bytes.clone();
         later[1] = 9;
         assert!(matches!(
-            Glance::new(&later, true),
+            SortKeys::new(&later, true),
             Err(DecodeError::Version(9))
         ));
         let mut other_rule = bytes;
         other_rule[2] += 1;
-        assert_eq!(Glance::new(&other_rule, true).unwrap().references, None);
+        assert_eq!(SortKeys::new(&other_rule, true).unwrap().references, None);
     }
 }

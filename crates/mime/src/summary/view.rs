@@ -91,7 +91,7 @@ pub struct PartView<'a> {
 
 /// What a part is: as [`Part`].
 #[derive(Clone, Debug)]
-pub struct Told<'a> {
+pub struct PartSummary<'a> {
     /// Media type.
     pub media_type: &'a [u8],
     /// Media subtype.
@@ -434,7 +434,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Told<'_> {
+impl PartSummary<'_> {
     /// As [`Part::is`].
     pub fn is(&self, media_type: &str, subtype: &str) -> bool {
         self.media_type.eq_ignore_ascii_case(media_type.as_bytes())
@@ -447,10 +447,10 @@ impl<'a> PartView<'a> {
     ///
     /// # Errors
     /// When that is damaged.
-    pub fn told(&self) -> Result<Told<'a>, DecodeError> {
+    pub fn told(&self) -> Result<PartSummary<'a>, DecodeError> {
         let r = &mut Reader::new(self.told);
         let array = r.array(12)?;
-        let told = Told {
+        let told = PartSummary {
             media_type: r.bytes()?,
             subtype: r.bytes()?,
             params: params(r)?,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use whimbrel_crdt::Incarnation;
 
-use super::{Config, ahead::Ahead};
+use super::{Config, unrequested::Ahead};
 use crate::{
     Now, broken,
     wire::{BlobChunk, BlobDone, BlobName, BlobPush, BlobWant, Frame},

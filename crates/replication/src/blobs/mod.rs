@@ -8,9 +8,9 @@
 //!
 //! Reading order: `fetch`, `ahead`, `serve`.
 
-mod ahead;
 mod fetch;
 mod serve;
+mod unrequested;
 
 pub use fetch::{Fetches, Output as FetchOutput};
 pub use serve::{Output as ServeOutput, ReadId, Serves};

@@ -23,7 +23,7 @@ fn patience_micros() -> u64 {
 
 /// What follows from a peer's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Elsewhere {
+pub enum DuplicateNode {
     /// Nobody of this incarnation is linked to it, or it does not say: go on.
     Nobody,
     /// Somebody is linked, who may be this node's own last life: ask again at this moment of the monotonic clock, and write nothing before.
@@ -32,7 +32,7 @@ pub enum Elsewhere {
         at_micros: u64,
     },
     /// Another node lives under this incarnation: this one must not start.
-    Lives,
+    Generations,
     /// The link is there still, and nothing has come over it: go on, as if that peer could not be asked.
     Unknown,
 }
@@ -46,9 +46,9 @@ pub struct Elsewheres {
 
 impl Elsewheres {
     /// The peer answers: so many pings were answered over the link that it has with a node of this incarnation. `None`: it has none, or it is of an earlier version.
-    pub fn told(&mut self, now: Now, answered: Option<u64>) -> Elsewhere {
+    pub fn told(&mut self, now: Now, answered: Option<u64>) -> DuplicateNode {
         let Some(answered) = answered else {
-            return Elsewhere::Nobody;
+            return DuplicateNode::Nobody;
         };
         let (until, before) = match self.asked {
             // Another link, which counts from its begin: all its pings are sent after the first question.
@@ -57,18 +57,18 @@ impl Elsewheres {
         };
         self.asked = Some((until, before));
         if answered - before >= ANSWERS {
-            return Elsewhere::Lives;
+            return DuplicateNode::Generations;
         }
         self.unanswered(now)
     }
 
     /// The peer could not be asked again.
-    pub fn unanswered(&self, now: Now) -> Elsewhere {
+    pub fn unanswered(&self, now: Now) -> DuplicateNode {
         match self.asked {
-            Some((until, _)) if now.mono_micros < until => Elsewhere::Ask {
+            Some((until, _)) if now.mono_micros < until => DuplicateNode::Ask {
                 at_micros: until.min(now.mono_micros.saturating_add(AGAIN_MICROS)),
             },
-            _ => Elsewhere::Unknown,
+            _ => DuplicateNode::Unknown,
         }
     }
 }
@@ -90,19 +90,19 @@ mod tests {
         }
     }
 
-    fn ask(at_micros: u64) -> Elsewhere {
-        Elsewhere::Ask { at_micros }
+    fn ask(at_micros: u64) -> DuplicateNode {
+        DuplicateNode::Ask { at_micros }
     }
 
     /// What a peer says, each time that it is asked, and what follows in the end.
-    fn check(said: &[Option<u64>], expected: Elsewhere) {
+    fn check(said: &[Option<u64>], expected: DuplicateNode) {
         let (mut elsewheres, mut now) = (Elsewheres::default(), 0);
         for (index, answered) in said.iter().enumerate() {
             let follows = elsewheres.told(at(now), *answered);
             if index + 1 == said.len() {
                 assert_eq!(follows, expected, "{said:?}");
             } else {
-                let Elsewhere::Ask { at_micros } = follows else {
+                let DuplicateNode::Ask { at_micros } = follows else {
                     panic!("{said:?}: {follows:?} after {index}");
                 };
                 now = at_micros;
@@ -112,18 +112,18 @@ mod tests {
 
     #[test]
     fn words_of_a_peer_are_judged() {
-        check(&[None], Elsewhere::Nobody);
+        check(&[None], DuplicateNode::Nobody);
         check(&[Some(9)], ask(AGAIN_MICROS));
         // The end of the link was on its way.
-        check(&[Some(9), None], Elsewhere::Nobody);
+        check(&[Some(9), None], DuplicateNode::Nobody);
         // One answer was under way.
         check(&[Some(9), Some(10)], ask(2 * AGAIN_MICROS));
-        check(&[Some(9), Some(10), None], Elsewhere::Nobody);
-        check(&[Some(9), Some(10), Some(11)], Elsewhere::Lives);
-        check(&[Some(9), Some(11)], Elsewhere::Lives);
+        check(&[Some(9), Some(10), None], DuplicateNode::Nobody);
+        check(&[Some(9), Some(10), Some(11)], DuplicateNode::Generations);
+        check(&[Some(9), Some(11)], DuplicateNode::Generations);
         // Another link, by which the first one was ended.
         check(&[Some(9), Some(0), Some(1)], ask(3 * AGAIN_MICROS));
-        check(&[Some(9), Some(0), Some(2)], Elsewhere::Lives);
+        check(&[Some(9), Some(0), Some(2)], DuplicateNode::Generations);
     }
 
     #[test]
@@ -133,10 +133,13 @@ mod tests {
         assert_eq!(elsewheres.told(at(7), Some(9)), ask(7 + AGAIN_MICROS));
         assert_eq!(elsewheres.told(at(until - 1), Some(10)), ask(until));
         assert_eq!(elsewheres.unanswered(at(until - 1)), ask(until));
-        assert_eq!(elsewheres.told(at(until), Some(10)), Elsewhere::Unknown);
-        assert_eq!(elsewheres.unanswered(at(until)), Elsewhere::Unknown);
+        assert_eq!(elsewheres.told(at(until), Some(10)), DuplicateNode::Unknown);
+        assert_eq!(elsewheres.unanswered(at(until)), DuplicateNode::Unknown);
         // Late, and a proof all the same.
-        assert_eq!(elsewheres.told(at(until), Some(11)), Elsewhere::Lives);
+        assert_eq!(
+            elsewheres.told(at(until), Some(11)),
+            DuplicateNode::Generations
+        );
     }
 
     /// A peer's end of a link with the other node, as it goes on from second zero, at which this node asks first.
@@ -214,13 +217,13 @@ mod tests {
                         }
                         let answered = up.then(|| peer.link.pongs());
                         match elsewheres.told(at(now), answered) {
-                            Elsewhere::Ask { at_micros } => next = at_micros,
+                            DuplicateNode::Ask { at_micros } => next = at_micros,
                             ended => break ended,
                         }
                     };
                     let expected = match lives {
-                        true => Elsewhere::Lives,
-                        false => Elsewhere::Nobody,
+                        true => DuplicateNode::Generations,
+                        false => DuplicateNode::Nobody,
                     };
                     assert_eq!(ended, expected, "{trip} {asked_at} {lives}");
                 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, VersionVector};
 
-use super::state::{StateConfig, StateInput, StateOutput};
+use super::snapshot::{StateConfig, StateInput, StateOutput};
 use crate::{
     roster::Holding,
     wire::{Frame, Room},

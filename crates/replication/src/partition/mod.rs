@@ -15,17 +15,17 @@
 
 mod api;
 mod apply;
-mod give;
-mod lives;
-mod marks;
+mod lag;
 mod origin;
 mod peer;
 mod receive;
+mod release;
 mod ship;
-mod stable;
-mod state;
-mod take;
-mod young;
+mod snapshot;
+mod snapshot_receive;
+mod snapshot_send;
+mod stability;
+mod syncing;
 
 use std::{
     borrow::Cow,
@@ -38,14 +38,14 @@ pub use api::{
     ResumeError, Taking, Ticket,
 };
 pub use peer::Used;
-pub use state::{Held, Rows, Snapshot, StateConfig, StateInput, StateOutput};
+pub use snapshot::{Rows, Snapshot, SnapshotProgress, StateConfig, StateInput, StateOutput};
 use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
 
 use crate::{Now, roster::Holding, wire::Room};
-use give::Give;
 use origin::Origin;
 use peer::Peer;
-use take::Take;
+use snapshot_receive::Take;
+use snapshot_send::Give;
 
 /// What is under way.
 #[derive(Clone, Hash)]

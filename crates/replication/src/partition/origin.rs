@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use whimbrel_crdt::{Batch, Hash, VersionVector};
 
-use super::{LogEnd, marks::Marks};
+use super::{LogEnd, lag::Marks};
 
 /// Hashes kept to compare what comes twice: enough for what is on the way.
 const RECENT_MAX: usize = 64;

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, VersionVector};
 
-use super::young::First;
+use super::syncing::First;
 use crate::wire::Room;
 
 /// A batch that waits to be sent.

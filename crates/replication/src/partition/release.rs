@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use whimbrel_crdt::Incarnation;
 
 use super::{Membership, Partition, peer::Peer};
-use crate::{Now, broken, wire::Lives};
+use crate::{Now, broken, wire::Generations};
 
 impl Partition {
     /// How often a node came back.
@@ -71,16 +71,16 @@ impl Partition {
     }
 
     /// Of which lives what is told to this peer is said.
-    pub(super) fn lives(&self, peer: Incarnation) -> Option<Lives> {
-        let lives = Lives {
+    pub(super) fn lives(&self, peer: Incarnation) -> Option<Generations> {
+        let lives = Generations {
             mine: self.life(self.me),
             yours: self.life(peer),
         };
-        Some(lives).filter(|lives| *lives != Lives::default())
+        Some(lives).filter(|lives| *lives != Generations::default())
     }
 
     /// Whether it was said by the peer's present life, and to ours. What was not is said again when both know.
-    pub(super) fn is_of_now(&self, from: Incarnation, lives: Option<Lives>) -> bool {
+    pub(super) fn is_of_now(&self, from: Incarnation, lives: Option<Generations>) -> bool {
         let theirs = lives.unwrap_or_default();
         let ours = self.lives(from).unwrap_or_default();
         (theirs.mine, theirs.yours) == (ours.yours, ours.mine) || broken("any-life")

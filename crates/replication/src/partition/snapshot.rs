@@ -71,7 +71,7 @@ pub struct Rows {
 
 /// A state that is being taken from another node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Held {
+pub struct SnapshotProgress {
     /// Who gives it.
     pub donor: Incarnation,
     /// What it is.
@@ -119,7 +119,7 @@ pub enum StateOutput {
     /// A state begins to come: write down which, and forget what is held of another.
     Begin {
         /// Which one.
-        held: Box<Held>,
+        held: Box<SnapshotProgress>,
     },
     /// Keep these rows beside our own, and that they are here up to `last`, in one commit; answer [`super::Input::Done`].
     Store {
@@ -136,7 +136,7 @@ pub enum StateOutput {
         /// For the answer.
         ticket: Ticket,
         /// What is held.
-        held: Box<Held>,
+        held: Box<SnapshotProgress>,
         /// Logs that end here before they do in the state.
         jumps: BTreeMap<Incarnation, (u64, Hash)>,
     },

@@ -10,7 +10,7 @@ use whimbrel_crdt::{Hash, Incarnation, VersionVector};
 use super::{
     Alarm, Output, Partition, Pending, Taking,
     origin::Origin,
-    state::{Held, Snapshot, StateOutput},
+    snapshot::{Snapshot, SnapshotProgress, StateOutput},
 };
 use crate::{
     Now, broken,
@@ -29,7 +29,7 @@ pub(super) struct Take {
     /// What the donor is asked with: see [`StateTake::question`].
     question: u64,
     /// `None` until the donor has said what it gives. `last` is what came, durable or not.
-    held: Option<Held>,
+    held: Option<SnapshotProgress>,
     /// Up to this key the rows are durable.
     durable: Vec<u8>,
     pub(super) storing_bytes: u64,
@@ -43,7 +43,12 @@ pub(super) struct Take {
 }
 
 impl Take {
-    fn of(donor: Incarnation, question: u64, held: Option<Held>, now_micros: u64) -> Self {
+    fn of(
+        donor: Incarnation,
+        question: u64,
+        held: Option<SnapshotProgress>,
+        now_micros: u64,
+    ) -> Self {
         Self {
             donor,
             question,
@@ -71,12 +76,12 @@ impl Take {
 
 impl Partition {
     /// A state of which some was taken before the start: right after [`Partition::resume`].
-    pub fn hold(&mut self, now: Now, held: Held) {
+    pub fn hold(&mut self, now: Now, held: SnapshotProgress) {
         self.ask_anew(now, held.donor, Some(held));
     }
 
     /// Another question. Also after a failed commit, when the links are the ones that were there, no number comes twice.
-    fn ask_anew(&mut self, now: Now, donor: Incarnation, held: Option<Held>) {
+    fn ask_anew(&mut self, now: Now, donor: Incarnation, held: Option<SnapshotProgress>) {
         self.question = now.mono_micros.max(self.question + 1);
         self.take = Some(Take::of(donor, self.question, held, now.mono_micros));
     }
@@ -161,7 +166,7 @@ impl Partition {
             self.ask_anew(now, id, None);
             return self.release(id, frame.state);
         }
-        let held = Held {
+        let held = SnapshotProgress {
             donor: id,
             snapshot: Snapshot {
                 state: frame.state,
@@ -235,7 +240,7 @@ impl Partition {
     /// A state that nobody gives, and that has no rows, is taken over.
     pub(super) fn join_without_donor(&mut self, snapshot: Snapshot) {
         self.forget();
-        let held = Held {
+        let held = SnapshotProgress {
             donor: self.me,
             snapshot,
             last: Vec::new(),
@@ -266,7 +271,7 @@ impl Partition {
         self.read_on(Some(now));
     }
 
-    fn join(&mut self, held: Held) {
+    fn join(&mut self, held: SnapshotProgress) {
         self.hlc = self.hlc.max(held.snapshot.hlc);
         let mut jumps = BTreeMap::new();
         for (id, number) in held.snapshot.applied.iter() {

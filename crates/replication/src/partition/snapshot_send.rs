@@ -6,7 +6,7 @@ use whimbrel_crdt::{Incarnation, VersionVector};
 
 use super::{
     Output, Partition, Pending, Ticket,
-    state::{Rows, Snapshot, StateOutput},
+    snapshot::{Rows, Snapshot, StateOutput},
 };
 use crate::{
     Now, broken,

@@ -90,7 +90,7 @@ impl Frame {
             Self::Links(frame) => put(out, kind::LINKS, frame),
             Self::ReadersOf(frame) => put(out, kind::READERS_OF, frame),
             Self::Announced(frame) => put(out, kind::ANNOUNCED, frame),
-            Self::Shown(frame) => put(out, kind::SHOWN, frame),
+            Self::VisibleVector(frame) => put(out, kind::SHOWN, frame),
             Self::StateBegin(frame) => put(out, kind::STATE_BEGIN, frame),
             Self::StateChunk(frame) => {
                 let head = StateChunkHead {
@@ -164,7 +164,7 @@ impl Frame {
             kind::LINKS => Self::Links(get(kind, &body)?.0),
             kind::READERS_OF => Self::ReadersOf(get(kind, &body)?.0),
             kind::ANNOUNCED => Self::Announced(get(kind, &body)?.0),
-            kind::SHOWN => Self::Shown(get(kind, &body)?.0),
+            kind::SHOWN => Self::VisibleVector(get(kind, &body)?.0),
             kind::STATE_BEGIN => Self::StateBegin(get(kind, &body)?.0),
             kind::STATE_CHUNK => {
                 let (head, at): (StateChunkHead, usize) = get(kind, &body)?;

@@ -77,7 +77,7 @@ impl Head {
 
 /// How often two nodes have come back to a partition, as the sender knows it: what is said of other lives counts for nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
-pub struct Lives {
+pub struct Generations {
     /// The sender.
     #[n(0)]
     pub mine: u32,
@@ -116,7 +116,7 @@ pub struct Hello {
     pub young: Option<bool>,
     /// Of which lives this is said; `None`: neither of the two nodes has ever left the partition.
     #[n(8)]
-    pub lives: Option<Lives>,
+    pub lives: Option<Generations>,
 }
 
 impl Hello {
@@ -168,7 +168,7 @@ pub struct Ack {
     pub again: Option<u32>,
     /// As in a [`Hello`].
     #[n(5)]
-    pub lives: Option<Lives>,
+    pub lives: Option<Generations>,
 }
 
 /// The id of an account.
@@ -258,7 +258,7 @@ pub struct Announced {
 
 /// What another member than the sender has shown to its clients, as far as it counts at the sender: for who is new, and never heard it say so.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct Shown {
+pub struct VisibleVector {
     /// Which partition.
     #[n(0)]
     pub partition: PartitionId,

@@ -19,8 +19,9 @@ pub use blobs::{BlobChunk, BlobDone, BlobHave, BlobName, BlobPush, BlobWant};
 pub use codec::{Decoder, WireError};
 pub use deliver::{Deliver, Delivered, FEATURE_DELIVER};
 pub use frames::{
-    Account, Ack, Announced, Batches, Excepted, Handshake, Head, Hello, Links, Lives, Ping, Pong,
-    Readers, ReadersOf, Reading, Room, Shown, StateBegin, StateChunk, StateEnd, StateTake,
+    Account, Ack, Announced, Batches, Excepted, Generations, Handshake, Head, Hello, Links, Ping,
+    Pong, Readers, ReadersOf, Reading, Room, StateBegin, StateChunk, StateEnd, StateTake,
+    VisibleVector,
 };
 pub use leaving::{COVERED_LACKS_MAX, Covered, FEATURE_HOLDERS, Leaving};
 use whimbrel_crdt::PartitionId;
@@ -56,7 +57,7 @@ pub enum Frame {
     Links(Links),
     ReadersOf(ReadersOf),
     Announced(Announced),
-    Shown(Shown),
+    VisibleVector(VisibleVector),
     StateBegin(StateBegin),
     StateChunk(StateChunk),
     StateEnd(StateEnd),
@@ -83,7 +84,7 @@ impl Frame {
             Self::Links(frame) => frame.partition,
             Self::ReadersOf(frame) => frame.partition,
             Self::Announced(frame) => frame.partition,
-            Self::Shown(frame) => frame.partition,
+            Self::VisibleVector(frame) => frame.partition,
             Self::StateBegin(frame) => frame.partition,
             Self::StateChunk(frame) => frame.partition,
             Self::StateEnd(frame) => frame.partition,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_crdt::{Batch, Dot, Hash, Incarnation, VersionVector};
-use whimbrel_replication::partition::{Alarm, Held};
+use whimbrel_replication::partition::{Alarm, SnapshotProgress};
 use whimbrel_replication::wire::Frame;
 
 use super::{
@@ -76,7 +76,7 @@ impl Made {
     }
 
     /// A state is joined when all of it is there, and if it is no older than what is stable.
-    pub fn check_join(&self, node: &Node, held: &Held) -> Result<(), String> {
+    pub fn check_join(&self, node: &Node, held: &SnapshotProgress) -> Result<(), String> {
         if let Some(stable) = node.machine.as_ref().map(|machine| machine.stable())
             && !held.snapshot.applied.covers_all(stable)
         {

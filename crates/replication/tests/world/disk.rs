@@ -5,16 +5,16 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_crdt::{Hash, Incarnation, VersionVector};
-use whimbrel_replication::partition::{Entry, Held, Input, LogEnd, Ticket};
+use whimbrel_replication::partition::{Entry, Input, LogEnd, SnapshotProgress, Ticket};
 
 pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What a commit does to a state that is being taken.
 #[derive(Clone, Debug, Hash)]
 pub enum StateIo {
-    Begin(Held),
+    Begin(SnapshotProgress),
     Store(Vec<u8>, Rows),
-    Join(Held, BTreeMap<Incarnation, (u64, Hash)>),
+    Join(SnapshotProgress, BTreeMap<Incarnation, (u64, Hash)>),
     Forget,
 }
 
@@ -48,7 +48,7 @@ pub struct Disk {
     pub applied: VersionVector,
     pub durable: VersionVector,
     pub rows: Rows,
-    pub held: Option<Held>,
+    pub held: Option<SnapshotProgress>,
     pub staged: Rows,
     pub waiting: VecDeque<Io>,
     /// How many of those are being synced.

@@ -3,14 +3,14 @@
 
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{
-    holders::{Holders, Phase, Standing},
+    holders::{HolderState, Holders, Phase},
     partition::{Input, Taking},
 };
 
 use super::{Event, MS, PARTITION, SECOND, World};
 
 impl World {
-    fn standing(&self, at: usize, of: usize) -> Standing {
+    fn standing(&self, at: usize, of: usize) -> HolderState {
         self.holders[at].standing(self.members[of], PARTITION)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use whimbrel_crdt::{Dot, Incarnation, PartitionId};
-use whimbrel_replication::roster::{Heard, Holding, Holdings, Roster, RosterError};
+use whimbrel_replication::roster::{Holding, Holdings, MergeOutcome, Roster, RosterError};
 
 use whimbrel_testkit::Rng;
 
@@ -60,7 +60,7 @@ impl Replica {
     /// A link for a moment: members first, then a few batches of some logs, which may stay under way; without `rng` all of all.
     fn link(&mut self, other: &Self, mut rng: Option<&mut Rng>) {
         match self.roster.hear(other.id, &other.roster) {
-            Ok(Heard::Taken { .. }) => {}
+            Ok(MergeOutcome::Taken { .. }) => {}
             Ok(_) => return,
             Err(error) => unreachable!("{error}"),
         }

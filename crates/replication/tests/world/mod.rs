@@ -10,14 +10,14 @@ pub mod clocks;
 mod disk;
 pub mod explore;
 mod leaving;
-mod lives;
 pub mod membership;
 mod node;
 pub mod readers;
+mod release;
 pub mod scenarios;
-pub mod states;
+pub mod snapshots;
+mod syncing;
 pub mod transfer;
-mod young;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -156,9 +156,9 @@ pub enum Trouble {
 
 /// All named histories.
 pub fn named() -> impl Iterator<Item = &'static (&'static str, scenarios::Scenario)> {
-    let all = scenarios::SCENARIOS.iter().chain(states::SCENARIOS);
+    let all = scenarios::SCENARIOS.iter().chain(snapshots::SCENARIOS);
     let all = all.chain(readers::SCENARIOS).chain(clocks::SCENARIOS);
-    let all = all.chain(budget::SCENARIOS).chain(lives::SCENARIOS);
+    let all = all.chain(budget::SCENARIOS).chain(release::SCENARIOS);
     all.chain(transfer::SCENARIOS).chain(membership::SCENARIOS)
 }
 

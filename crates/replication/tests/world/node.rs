@@ -8,7 +8,7 @@ use std::{
 use whimbrel_crdt::{Batch, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector};
 use whimbrel_replication::Now;
 use whimbrel_replication::partition::{
-    Config, Entry, Foreign, Held, Membership, Partition, Resume, Snapshot, Ticket,
+    Config, Entry, Foreign, Membership, Partition, Resume, Snapshot, SnapshotProgress, Ticket,
 };
 
 use super::{
@@ -163,7 +163,7 @@ impl Node {
     }
 
     /// The owner joins a state to its own: all rows of it are here.
-    pub fn join(&mut self, held: &Held) {
+    pub fn join(&mut self, held: &SnapshotProgress) {
         self.memory.merge(&held.snapshot.applied);
         self.hlc.observe(held.snapshot.hlc);
     }

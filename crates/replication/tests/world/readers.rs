@@ -405,7 +405,7 @@ impl Histories {
                     frames.extend(std::iter::from_fn(|| it.transmit(peer)).map(|f| (peer, f)));
                 }
                 readers::Output::Reads { .. }
-                | readers::Output::Heard(_)
+                | readers::Output::RemoteReaders(_)
                 | readers::Output::Passes => {}
             }
         }
@@ -624,7 +624,7 @@ fn told_by_others() -> Result<(), String> {
     old.is_new(node(3));
     let mut told = Vec::new();
     while let Some(frame) = old.transmit(node(3)) {
-        let Frame::Shown(of) = frame else {
+        let Frame::VisibleVector(of) = frame else {
             return Err(format!("{frame:?}"));
         };
         told.push(of);

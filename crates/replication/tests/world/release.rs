@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use whimbrel_crdt::VersionVector;
 use whimbrel_replication::{
     partition::{Alarm, Entry, Input, LogEnd, Membership, Output, Resume, StateOutput, Ticket},
-    wire::{Ack, Batches, Frame, Hello, Lives, Room},
+    wire::{Ack, Batches, Frame, Generations, Hello, Room},
 };
 
 use super::PARTITION;
@@ -52,7 +52,7 @@ fn members(of: &[(u64, u32, Option<u64>)]) -> Input {
     Input::Members(members)
 }
 
-fn ack(durable: &[(u64, u64)], applied: &[(u64, u64)], lives: Option<Lives>) -> Frame {
+fn ack(durable: &[(u64, u64)], applied: &[(u64, u64)], lives: Option<Generations>) -> Frame {
     Frame::Ack(Ack {
         partition: PARTITION,
         durable: vector(durable),
@@ -63,7 +63,12 @@ fn ack(durable: &[(u64, u64)], applied: &[(u64, u64)], lives: Option<Lives>) -> 
     })
 }
 
-fn hello(machine: &Machine, durable: &[(u64, u64)], applied: &[(u64, u64)], lives: Lives) -> Frame {
+fn hello(
+    machine: &Machine,
+    durable: &[(u64, u64)],
+    applied: &[(u64, u64)],
+    lives: Generations,
+) -> Frame {
     Frame::Hello(Hello {
         applied: vector(applied),
         lives: Some(lives),
@@ -93,7 +98,7 @@ fn own(machine: &mut Machine, count: u64) -> Vec<Output> {
         .collect()
 }
 
-const BACK: Lives = Lives { mine: 1, yours: 0 };
+const BACK: Generations = Generations { mine: 1, yours: 0 };
 
 fn earlier_life() -> Result<(), String> {
     let mut machine = Machine::new();
@@ -170,7 +175,7 @@ fn back() -> Machine {
     machine
 }
 
-const TO_US: Lives = Lives { mine: 0, yours: 1 };
+const TO_US: Generations = Generations { mine: 0, yours: 1 };
 
 fn without_our_own() -> Result<(), String> {
     let mut machine = back();
@@ -247,7 +252,7 @@ fn our_own_are_lost() -> Result<(), String> {
         if !others.is_empty() {
             ensure(joins(&outputs).is_none(), "another has not been heard")?;
             // It came back, too.
-            let back = Lives { mine: 1, yours: 1 };
+            let back = Generations { mine: 1, yours: 1 };
             let Frame::Hello(mut said) = hello(&machine, &[(3, 2)], &[], back) else {
                 return Err("it is a hello".into());
             };
@@ -279,7 +284,7 @@ fn our_own_may_have_come() -> Result<(), String> {
     let mut machine = back();
     machine.input(members(&[(ME, 1, None), (2, 0, None), (3, 1, None)]));
     machine.input(Input::Linked(node(3)));
-    let back = Lives { mine: 1, yours: 1 };
+    let back = Generations { mine: 1, yours: 1 };
     let says = |machine: &mut Machine, young: bool, has: &[(u64, u64)]| {
         let Frame::Hello(mut said) = hello(machine, has, has, back) else {
             return Err("it is a hello".to_owned());
@@ -343,7 +348,7 @@ fn too_many_logs() -> Result<(), String> {
     machine.input(Input::Unlinked(node(2)));
     machine.input(Input::Linked(node(2)));
     let all = [all, more].concat();
-    let said = hello(&machine, &all, &[], Lives::default());
+    let said = hello(&machine, &all, &[], Generations::default());
     ensure(stops(&machine.receive(said)), "at once")
 }
 
@@ -352,7 +357,7 @@ fn our_own_are_somewhere() -> Result<(), String> {
     machine.input(members(&[(ME, 1, None), (2, 1, None), (3, 0, None)]));
     machine.input(Input::Linked(node(3)));
     // One came back itself; the other one has all.
-    let mut outputs = machine.receive(hello(&machine, &[], &[], Lives { mine: 1, yours: 1 }));
+    let mut outputs = machine.receive(hello(&machine, &[], &[], Generations { mine: 1, yours: 1 }));
     let all = [(ME, 3)];
     let whole = hello(&machine, &all, &all, TO_US);
     outputs.extend(machine.input(Input::Received(node(3), whole)));

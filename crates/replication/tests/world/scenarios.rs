@@ -38,9 +38,12 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("a log that begins with a state", behind_a_state),
     ("a log that is being sent", being_sent),
     ("what was stable before the start", stable_before),
-    ("a new node", super::young::has_what_another_had),
-    ("two new nodes", super::young::both_are_new),
-    ("a new node that is left", super::young::the_others_are_gone),
+    ("a new node", super::syncing::has_what_another_had),
+    ("two new nodes", super::syncing::both_are_new),
+    (
+        "a new node that is left",
+        super::syncing::the_others_are_gone,
+    ),
 ];
 
 pub(super) fn node(id: u64) -> Incarnation {
@@ -619,7 +622,7 @@ fn closed_below() -> Result<(), String> {
 }
 
 fn older_disk() -> Result<(), String> {
-    use whimbrel_replication::identity::{Asked, Because, Identity, Own};
+    use whimbrel_replication::identity::{Because, Identity, IdentityAnswer, Own};
     let own = Own {
         durable: VersionVector::new(),
         hash: Hash::default(),
@@ -636,7 +639,10 @@ fn older_disk() -> Result<(), String> {
     let (peer, number) = (node(2), 1);
     let because = Because::TheyHaveMore { peer, number };
     let asked = identity.hello(peer, &hello, &own);
-    ensure(asked == Some(Asked::Renew(because)), "a new incarnation")
+    ensure(
+        asked == Some(IdentityAnswer::Renew(because)),
+        "a new incarnation",
+    )
 }
 
 fn wait_for_blob() -> Result<(), String> {

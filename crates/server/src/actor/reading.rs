@@ -13,7 +13,7 @@ use whimbrel_storage::{KeyRange, LogStore, PartitionId, ScanLimit, StoreError};
 use super::{Actor, Shared};
 use crate::{
     metrics::{self, Fault},
-    switchboard::Work,
+    router::Work,
 };
 
 /// The way back to the machine.

@@ -31,10 +31,10 @@ const SETTLE_WAIT_MAX: Duration = Duration::from_secs(600);
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
     /// A server runs, but its socket does not work.
-    #[error("the server's admin socket: {0}")]
+    #[error("the server's admin socket: {0}{hint}", hint = hint(.0))]
     Socket(io::Error),
     /// No server answers, and the data directory is not free.
-    #[error("{0}, but no server answers on its admin socket; try again in a moment")]
+    #[error("{0}, but no server answers on its admin socket: try again in a moment")]
     Busy(NodeError),
     /// The store cannot be opened.
     #[error(transparent)]
@@ -42,6 +42,15 @@ pub enum AdminError {
     /// The store failed meanwhile.
     #[error("the store stopped")]
     Stopped,
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; run this command as the server's user: `sudo -u USER whimbrel ...`"
+        }
+        _ => "",
+    }
 }
 
 /// Asks a running server, or else the store.

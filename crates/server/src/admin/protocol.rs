@@ -175,6 +175,16 @@ pub enum Limit {
     AtMost(u64),
 }
 
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Limit::Default => f.write_str("default"),
+            Limit::Unlimited => f.write_str("unlimited"),
+            Limit::AtMost(most) => write!(f, "{most}"),
+        }
+    }
+}
+
 impl Limit {
     fn into_own(self) -> Option<u64> {
         match self {
@@ -218,7 +228,7 @@ impl From<AccountLine> for Account {
 }
 
 impl Question {
-    /// What it changes of accounts and aliases, for the log; `None`: nothing.
+    /// What it changes of accounts and aliases, for the log and for who gave the command; `None`: nothing.
     #[must_use]
     pub fn change(&self) -> Option<String> {
         Some(match self {
@@ -229,7 +239,7 @@ impl Question {
                 ..
             } => {
                 let sessions = if *keep_sessions { "stay" } else { "end" };
-                format!("account {address}: new password, its sessions {sessions}")
+                format!("account {address}: new password; its sessions {sessions}")
             }
             Question::AccountQuota {
                 address,
@@ -245,7 +255,7 @@ impl Question {
                 let set = all
                     .iter()
                     .filter_map(|(name, limit)| Some((name, (**limit)?)));
-                let set: Vec<String> = set.map(|(name, to)| format!("{name} {to:?}")).collect();
+                let set: Vec<String> = set.map(|(name, to)| format!("{name} {to}")).collect();
                 if set.is_empty() {
                     return None;
                 }
@@ -254,8 +264,8 @@ impl Question {
             Question::AccountRemove { address } => format!("account {address} removed"),
             Question::AliasAdd { from, to, .. } => format!("alias {from} -> {to} added"),
             Question::AliasRemove { from, to } => {
-                let to = to.as_deref().unwrap_or("all");
-                format!("alias {from} -> {to} removed")
+                let to = to.as_ref().map(|to| format!(" -> {to}"));
+                format!("alias {from}{} removed", to.unwrap_or_default())
             }
             _ => return None,
         })
@@ -267,12 +277,12 @@ impl Question {
             if is_verifier(&verifier) {
                 Ok(verifier)
             } else {
-                Err("this is no argon2id verifier".to_owned())
+                Err("this is not an argon2id verifier".to_owned())
             }
         };
         let keys = |scram: Option<String>| {
             scram
-                .map(|text| from_text(&text).ok_or_else(|| "these are no keys of SCRAM".to_owned()))
+                .map(|text| from_text(&text).ok_or_else(|| "these are not SCRAM keys".to_owned()))
                 .transpose()
         };
         Ok(match self {

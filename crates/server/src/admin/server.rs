@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     cluster::{DrainAsk, Told},
-    switchboard::Switchboard,
+    router::Router,
 };
 
 /// Questions at once: one administrator, or a script of his.
@@ -43,7 +43,7 @@ pub fn bind(directory: &Path) -> io::Result<UnixListener> {
 /// Serves until its task is dropped.
 pub(crate) async fn serve(
     listener: UnixListener,
-    board: Arc<Switchboard>,
+    board: Arc<Router>,
     sessions: Sessions,
     cluster: Option<Told>,
 ) {
@@ -85,7 +85,7 @@ fn changed(uid: u32, change: &str) {
     tracing::info!(uid, change, "changed by an administrator");
 }
 
-const NO_CLUSTER: &str = "this node belongs to no cluster";
+const NO_CLUSTER: &str = "this node is not a member of a cluster";
 
 /// Whether a user may administer: whoever runs the server, and root. The socket's mode says the same; this holds if it is changed.
 pub(super) fn may_administer(peer: u32, own: u32) -> bool {
@@ -95,14 +95,16 @@ pub(super) fn may_administer(peer: u32, own: u32) -> bool {
 /// Answers; gives the stream back if a session follows on it.
 async fn answer(
     mut stream: UnixStream,
-    board: &Switchboard,
+    board: &Router,
     sessions: &Sessions,
     cluster: Option<&Told>,
 ) -> io::Result<Option<(UnixStream, Serve)>> {
     let peer = stream.peer_cred()?.uid();
     if !may_administer(peer, rustix::process::geteuid().as_raw()) {
         tracing::warn!(uid = peer, "admin socket: another user was refused");
-        let refusal = refused("only the user who runs the server may ask");
+        let refusal = refused(
+            "only the server's user and root may do this: run it as `sudo -u USER whimbrel ...`",
+        );
         protocol::write(&mut stream, &refusal).await?;
         return Ok(None);
     }
@@ -191,7 +193,7 @@ async fn answer(
 }
 
 /// The account with this address.
-async fn account(board: &Switchboard, address: &str) -> Result<AccountId, String> {
+async fn account(board: &Router, address: &str) -> Result<AccountId, String> {
     match board.admin(AdminCall::ListAccounts).await {
         Ok(AdminReply::Accounts(accounts)) => accounts
             .iter()

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     config::Config,
     password::make_verifier,
-    switchboard::{Inboxes, Question as Asked, Switchboard},
+    router::{Inboxes, Question as Asked, Router},
 };
 
 struct World {
@@ -25,7 +25,7 @@ struct World {
 
 fn world() -> World {
     let directory = tempfile::tempdir().unwrap();
-    let (board, inboxes) = Switchboard::new(1);
+    let (board, inboxes) = Router::new(1);
     let listener = bind(directory.path()).unwrap();
     let none: session::Sessions = Arc::new(|_| Err("no sessions here"));
     tokio::spawn(serve(listener, Arc::clone(&board), none, None));
@@ -190,7 +190,7 @@ async fn what_is_no_question_is_not_asked() {
     assert_eq!(
         answer,
         Answer::Refused {
-            reason: "this is no argon2id verifier".to_owned()
+            reason: "this is not an argon2id verifier".to_owned()
         }
     );
     let frame = |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();

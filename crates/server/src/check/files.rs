@@ -2,13 +2,13 @@
 
 use std::{fs, io, path::Path};
 
-use super::{Found, Report};
+use super::{Problem, Report};
 use crate::{cluster::files::Files, tls};
 
 /// Holds them against their checksums. Lock files hold nothing, and the admin socket is none.
 pub(super) fn check(data: &Path, report: &mut Report) -> io::Result<()> {
     let mut tell = |path: &Path, what: String| {
-        report.found.push(Found {
+        report.found.push(Problem {
             file: Some(path.to_owned()),
             // Each has one checksum over all of it.
             offset: Some(0),

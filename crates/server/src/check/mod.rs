@@ -21,7 +21,7 @@ use crate::{config::Config, node::DataDir, serve};
 
 /// Something that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct Problem {
     /// In which file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub struct Found {
     pub damage: bool,
 }
 
-impl std::fmt::Display for Found {
+impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.damage { "damage: " } else { "note: " })?;
         if let Some(file) = &self.file {
@@ -84,7 +84,7 @@ pub struct Summary {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// What was found.
-    pub found: Vec<Found>,
+    pub found: Vec<Problem>,
     /// What was looked at.
     pub summary: Summary,
 }
@@ -143,7 +143,7 @@ impl Watch for Watching<'_> {
     }
 
     fn found(&mut self, finding: Finding) {
-        self.report.found.push(Found {
+        self.report.found.push(Problem {
             file: Some(finding.path),
             offset: finding.offset,
             partition: None,
@@ -166,7 +166,7 @@ pub async fn run(
     let data = &config.server.data_dir;
     let store = data.join("store");
     if !store.is_dir() {
-        return Err(format!("{} holds no store", data.display()).into());
+        return Err(format!("{} contains no store", data.display()).into());
     }
     let _locks = [data.join("lock"), store.join("LOCK")]
         .iter()

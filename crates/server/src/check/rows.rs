@@ -23,7 +23,7 @@ use whimbrel_storage::{
 };
 use whimbrel_storage_embedded::Embedded;
 
-use super::{Found, Progress, Report};
+use super::{Problem, Progress, Report};
 
 type Failure = Box<dyn Error + Send + Sync>;
 type Rows = Vec<(Vec<u8>, Bytes)>;
@@ -74,7 +74,7 @@ fn hex(key: &[u8]) -> String {
 
 impl Checker<'_> {
     fn tell(&mut self, partition: PartitionId, key: String, what: String, damage: bool) {
-        self.report.found.push(Found {
+        self.report.found.push(Problem {
             file: None,
             offset: None,
             partition: Some(store_partition(partition).0),
@@ -442,7 +442,7 @@ impl Checker<'_> {
                     }
                 };
                 if let Some(what) = what {
-                    self.report.found.push(Found {
+                    self.report.found.push(Problem {
                         file: None,
                         offset: Some(bytes),
                         partition: None,

@@ -187,7 +187,7 @@ fn new_password(
     };
     let kept = password::make(&config.auth, &password)?;
     if let Some(why) = &kept.no_scram {
-        eprintln!("note: no login by SCRAM with this password: {why}");
+        eprintln!("note: SCRAM logins are not possible with this password: {why}");
     }
     Ok((kept, made))
 }
@@ -199,11 +199,18 @@ fn show(made: Option<Zeroizing<String>>) -> Result<(), Failure> {
 }
 
 fn tell(config: &Config, question: Question) -> Result<(), Failure> {
+    let change = question.change();
     match runtime()?.block_on(ask(config, question, fatal()))? {
         Answer::Session { .. } | Answer::Cluster { .. } | Answer::Drain(_) | Answer::Removal(_) => {
-            Err("that was not asked for".into())
+            Err("the server gave an unexpected answer".into())
         }
-        Answer::Done {} => Ok(()),
+        Answer::Done {} => {
+            // On standard error: programs read passwords and lists from standard output.
+            if let Some(change) = change {
+                eprintln!("{change}");
+            }
+            Ok(())
+        }
         Answer::Quota {
             storage,
             messages,
@@ -214,7 +221,7 @@ fn tell(config: &Config, question: Question) -> Result<(), Failure> {
             let mut out = String::new();
             for account in accounts {
                 let aside = if account.set_aside {
-                    "  set aside: another account holds the address"
+                    "  set aside: another account has this address"
                 } else {
                     ""
                 };

@@ -13,6 +13,7 @@ use crate::{
     check,
     config::{LogFormat, LogLevel, LogSection},
     log,
+    transfer::counted,
 };
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -34,15 +35,21 @@ pub(super) fn check(file: &ConfigFile, scratch: Option<&Path>, json: bool) -> Re
         }
         let of = &report.summary;
         print(&format!(
-            "checked {} bytes, {} log entries, {} rows, {} accounts ({} against their whole log), {} blobs, {} entries of the queue\n",
-            of.bytes, of.entries, of.rows, of.accounts, of.replayed, of.blobs, of.queued
+            "checked {} bytes, {} log entries, {}, {} with mail ({} compared with the whole log), {}, {} queue entries\n",
+            of.bytes,
+            of.entries,
+            counted(of.rows, "row"),
+            counted(of.accounts, "account"),
+            of.replayed,
+            counted(of.blobs, "blob"),
+            of.queued
         ))?;
     }
     let damaged = report.found.iter().filter(|found| found.damage).count();
     match damaged {
         0 => Ok(()),
         _ if !report.summary.complete => Err(format!(
-            "{damaged} damaged; rows and blobs were not looked at, for the store's files are not whole"
+            "{damaged} damaged; rows and blobs were not checked, because files of the store are damaged"
         )
         .into()),
         _ => Err(format!("{damaged} damaged").into()),

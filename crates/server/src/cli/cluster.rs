@@ -37,6 +37,7 @@ use crate::{
     log,
     node::{DataDir, random},
     serve,
+    transfer::counted,
 };
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -67,8 +68,8 @@ pub(super) fn cluster(command: Cluster) -> Result<ExitCode, Failure> {
                 tell_of_new(&config);
             }
             print(&format!(
-                "{name} is the first node of a cluster. Start it (`whimbrel serve`), and let others in with `whimbrel cluster token`.\n\
-                 docs/cluster.md tells how it goes on; keep another copy of its mail: clusters are new.\n"
+                "{name} is the first node of a cluster. Start it (`whimbrel serve`). `whimbrel cluster token` makes a token for each node that is to join.\n\
+                 docs/cluster.md describes the next steps. Clusters are new: keep another copy of the mail.\n"
             ))
         }
         Cluster::Join { token, .. } => {
@@ -88,8 +89,8 @@ pub(super) fn cluster(command: Cluster) -> Result<ExitCode, Failure> {
                 tell_of_new(&config);
             }
             print(&format!(
-                "{name} is a member, let in by {}. Start it (`whimbrel serve`).\n\
-                 docs/cluster.md tells how it goes on; keep another copy of its mail: clusters are new.\n",
+                "{name} has joined the cluster by {}. Start it (`whimbrel serve`).\n\
+                 docs/cluster.md describes the next steps. Clusters are new: keep another copy of the mail.\n",
                 token.sponsor
             ))
         }
@@ -132,14 +133,14 @@ fn open(file: &ConfigFile) -> Result<Config, Failure> {
 
 fn name(config: &Config) -> Result<NodeName, Failure> {
     if config.cluster.name.is_empty() {
-        return Err("set cluster.name in the configuration: a name for this node, such as \"eu-1\"; and cluster.listen and cluster.address, where the \
-                    other nodes reach it"
+        return Err("set cluster.name in the configuration, such as \"eu-1\", and cluster.listen and cluster.address, at which the other nodes reach \
+                    this node"
             .into());
     }
     let name = NodeName::new(&config.cluster.name)?;
     // Where names of certificates are looked for that would be an address of IPv4: no other node could make a link.
     if name.as_str().bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("cluster.name: {name} is digits alone, and the others could not reach this node by it; such as \"node-{name}\" will do").into());
+        return Err(format!("cluster.name: {name} consists of digits only, and other nodes could not reach it by that name; use \"node-{name}\", for example").into());
     }
     Ok(name)
 }
@@ -148,7 +149,7 @@ fn be_in_none(files: &Files) -> Result<(), Failure> {
     match files.open()? {
         None => Ok(()),
         Some(kept) => Err(format!(
-            "this is the node {} of a cluster already; `whimbrel cluster status` shows it",
+            "this node is a member of a cluster already, as {}; `whimbrel cluster status` shows it",
             kept.credentials.name()
         )
         .into()),
@@ -196,7 +197,7 @@ pub(crate) async fn enter(config: &Config, token: &Token) -> Result<NodeName, Fa
     store.close().await;
     if !used?.is_empty() {
         return Err(format!(
-            "{} has accounts or mail in it; a node joins with an empty data directory (server.data_dir)",
+            "{} contains accounts or mail; a node joins with an empty data directory (server.data_dir)",
             data.path().display()
         )
         .into());
@@ -213,7 +214,7 @@ pub(crate) async fn enter(config: &Config, token: &Token) -> Result<NodeName, Fa
     let admitted = ask(token, &name, question_of_join(me)).await;
     let admitted = admitted.map_err(|error| in_vain(&error, &name))?;
     let roster: Roster = minicbor::decode(&admitted.detail)
-        .map_err(|_| "the member's answer is not understood: is it of another version?")?;
+        .map_err(|_| "the member's answer cannot be read: does it run another version?")?;
     let member = roster.members().get(me);
     let slot = member
         .ok_or("the member's answer does not name this node")?
@@ -236,11 +237,11 @@ fn in_vain(error: &JoinError, name: &NodeName) -> String {
     match error {
         // The member may have let it in, and the answer was lost.
         JoinError::Io { .. } => format!(
-            "{error}. Try it again with the same token; with another one {name} may be known already: if it never started, \
+            "{error}. Try again with the same token. With another one, {name} may be in use already: if it never started, run \
              `whimbrel cluster remove {name}` on a member"
         ),
         JoinError::Refused(why) if *why == TokenError::Invalid.to_string() => {
-            format!("{error}. Make another one on a member: `whimbrel cluster token`")
+            format!("{error}. Make a new one on a member: `whimbrel cluster token`")
         }
         JoinError::Refused(_) | JoinError::Authority(_) => error.to_string(),
     }
@@ -250,7 +251,7 @@ fn in_vain(error: &JoinError, name: &NodeName) -> String {
 pub(crate) fn new_token(config: &Config, minutes: u64) -> Result<Token, Failure> {
     let files = Files::of(&config.server.data_dir);
     let kept = files.open()?.ok_or(
-        "this node belongs to no cluster: `whimbrel cluster init` founds one, `whimbrel cluster join` joins one",
+        "this node is not a member of a cluster: `whimbrel cluster init` creates one, `whimbrel cluster join` joins one",
     )?;
     let token = Token {
         address: config.cluster_address(),
@@ -296,11 +297,11 @@ async fn drain_or_refuse(
 fn never_safe(others: u64, of: Option<u64>) -> Option<String> {
     match of {
         _ if others == 0 => Some(
-            "there is no other member that could hold what this one has: it is never safe to stop it, and nothing was drained"
+            "there is no other member that could take over the data of this node, so it would never be safe to stop it. Nothing was drained"
                 .into(),
         ),
         Some(of) if of > others => Some(format!(
-            "--of {of} is more than there are other members ({others}): it is never safe to stop it so, and nothing was drained"
+            "--of {of} is greater than the number of other members ({others}), so it would never be safe to stop the node. Nothing was drained"
         )),
         _ => None,
     }
@@ -326,7 +327,7 @@ async fn drain(
 ) -> Result<(), Failure> {
     if cancel {
         let _ = ask_to_drain(config, node, DrainAsk::Cancel).await?;
-        return print("Sessions are taken again.\n");
+        return print("The drain is undone: sessions are accepted again.\n");
     }
     let mut shown = String::new();
     let mut ask = DrainAsk::Begin;
@@ -366,14 +367,16 @@ async fn drain(
 
 async fn take_back(config: &Config, node: Option<&str>) -> Result<(), Failure> {
     let _ = ask_to_drain(config, node, DrainAsk::Cancel).await?;
-    Err("taken back: sessions are taken again".into())
+    Err("the drain is undone: sessions are accepted again".into())
 }
 
 /// What a node is asked next that has been asked to be drained: who takes that back by another command, or starts the node, must not be overruled.
 fn next_ask(drain: &Drain) -> Result<DrainAsk, Failure> {
     match drain.draining {
         Some(true) => Ok(DrainAsk::Look),
-        Some(false) => Err("it was taken back: sessions are taken again".into()),
+        Some(false) => Err(
+            "another command, or a start, has undone the drain: sessions are accepted again".into(),
+        ),
         None => Ok(DrainAsk::Begin),
     }
 }
@@ -410,9 +413,9 @@ fn progress(drain: &Drain) -> String {
     let queue = match drain.queue_entries {
         // Its figures did not come.
         u64::MAX => "messages in the queue: not known yet".to_owned(),
-        entries => format!("{entries} messages in the queue"),
+        entries => format!("{} in the queue", counted(entries, "message")),
     };
-    let mut out = format!("{} sessions, {queue}", drain.sessions);
+    let mut out = format!("{}, {queue}", counted(drain.sessions, "session"));
     if drain.others.is_empty() {
         out.push_str("; there is no other member");
     }
@@ -422,13 +425,16 @@ fn progress(drain: &Drain) -> String {
             (_, None, _) | (_, _, None) => "has not answered yet".to_owned(),
             (_, Some(0), Some(0)) => "holds all".to_owned(),
             (_, Some(lacks), Some(unfinished)) => format!(
-                "lacks {lacks} operations; {unfinished} operations and bodies are not in their place there"
+                "lacks {}; {unfinished} operations and blobs are not in place there",
+                counted(lacks, "operation")
             ),
         };
         out.push_str(&format!("; {} {state}", other.name));
     }
     if let Some(least) = drain.least {
-        out.push_str(&format!("; {least} of them hold each partition, or more"));
+        out.push_str(&format!(
+            "; each partition is complete on {least} of them, or more"
+        ));
     }
     out.push('\n');
     out
@@ -438,7 +444,7 @@ async fn removal(config: &Config, mut remove: Remove, yes: bool) -> Result<(), F
     let means = ask_to_remove(config, &remove).await?;
     if means.lives.is_empty() {
         return print(&format!(
-            "{}: what it was before was removed already.\n",
+            "{}: its earlier incarnations have been removed already.\n",
             remove.node
         ));
     }
@@ -458,7 +464,7 @@ async fn removal(config: &Config, mut remove: Remove, yes: bool) -> Result<(), F
         ));
     }
     out.push_str(
-        "Its slot is free when all others hold the same of what it wrote: `whimbrel cluster status` shows it.\n",
+        "Its slot becomes free when all other members have the same operations of it: `whimbrel cluster status` shows that.\n",
     );
     print(&out)
 }
@@ -477,21 +483,21 @@ fn meaning(removal: &Removal) -> String {
     for life in &removal.lives {
         let state = match life.linked {
             true => {
-                "it is linked: what it has not sent yet is lost. Drain it first (`whimbrel cluster drain`)"
+                "it is linked. What it has not sent yet will be lost: drain it first (`whimbrel cluster drain`)"
             }
             false => {
-                "it is not linked: what it wrote and had not sent is lost, unless its disk can still be read"
+                "it is not linked. What it wrote and had not sent is lost, unless its disk can still be read"
             }
         };
         out.push_str(&format!("{} ({}): {state}.\n", life.name, life.incarnation));
     }
     for other in removal.others.iter().filter(|other| !other.linked) {
         out.push_str(&format!(
-            "{} ({}) cannot be reached either: nothing is over before it was met, or removed, too.\n",
+            "{} ({}) cannot be reached either: the removal is complete when that node has been reached, or removed as well.\n",
             other.name, other.incarnation
         ));
     }
-    out.push_str("A removal cannot be taken back.\n");
+    out.push_str("A removal cannot be undone.\n");
     out
 }
 
@@ -544,7 +550,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let ended = running.await.unwrap().unwrap_err();
-        assert!(ended.contains("taken back"), "{ended}");
+        assert!(ended.contains("undone the drain"), "{ended}");
         assert!(server.stop().await);
     }
 
@@ -611,7 +617,7 @@ mod tests {
         };
         assert_eq!(named("1a").unwrap().as_str(), "1a");
         let refused = named("12").unwrap_err();
-        assert!(refused.contains("digits alone"), "{refused}");
+        assert!(refused.contains("digits only"), "{refused}");
     }
 
     #[test]

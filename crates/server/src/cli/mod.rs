@@ -34,13 +34,14 @@ pub const EXIT_NOT_WELL: u8 = 5;
 
 const EXAMPLES: &str = "\
 Examples:
-  whimbrel demo                                     a server to play with, in a temporary directory
-  whimbrel demo --regions 3                         three, as regions of one cluster
+  whimbrel demo                                     a server to try, in a temporary directory
+  whimbrel demo --regions 3                         three regions of one cluster
   whimbrel config > whimbrel.toml                   every key with its default
   whimbrel account add anne@example.org             asks for a password, or makes one
   whimbrel serve --config whimbrel.toml             serves until SIGTERM or Ctrl-C
 
-Without --config, WHIMBREL_CONFIG and /etc/whimbrel/whimbrel.toml are tried. Without all of them everything is kept in ./whimbrel-data and served on 127.0.0.1:
+Without --config, the file in WHIMBREL_CONFIG is used, or /etc/whimbrel/whimbrel.toml if it exists. Without any file, the server keeps its data in
+./whimbrel-data and listens on 127.0.0.1:
 IMAPS 10993, IMAP 10143, POP3S 10995, POP3 10110, SMTP 10025,
 SUBMISSIONS 10465, SUBMISSION 10587, LMTP 10024, metrics 10900.";
 
@@ -48,7 +49,7 @@ SUBMISSIONS 10465, SUBMISSION 10587, LMTP 10024, metrics 10900.";
 #[derive(Debug, Parser)]
 #[command(name = "whimbrel", version, about, after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -56,7 +57,7 @@ pub struct Cli {
 /// Where the configuration is.
 #[derive(Args, Debug)]
 pub struct ConfigFile {
-    /// The configuration (TOML); without it, that of the environment's WHIMBREL_CONFIG, then /etc/whimbrel/whimbrel.toml if it is there, then the defaults
+    /// The configuration file (TOML); default: WHIMBREL_CONFIG, then /etc/whimbrel/whimbrel.toml if it exists, then the built-in defaults
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -81,7 +82,7 @@ fn found(option: Option<PathBuf>, given: Option<PathBuf>, system: &Path) -> Opti
 /// What the program can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve mail until SIGTERM or Ctrl-C; SIGHUP reads the certificates again
+    /// Serve mail until SIGTERM or Ctrl-C; SIGHUP reloads the certificates
     #[command(
         after_help = "Examples:\n  whimbrel serve\n  whimbrel serve --config /etc/whimbrel/whimbrel.toml"
     )]
@@ -90,122 +91,124 @@ pub enum Command {
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Add, list and remove accounts, and set passwords
+    /// Add, list and remove accounts, set passwords and quotas
     #[command(
-        after_help = "These work while a server runs (through DATA/admin.sock) and while none does.\n\nExamples:\n  \
+        after_help = "They work with and without a running server (with one through DATA/admin.sock). Run them as the server's user:\n\
+                      sudo -u USER whimbrel ...\n\nExamples:\n  \
                       whimbrel account add anne@example.org\n  \
                       echo 'correct horse' | whimbrel account add bob@example.org --password-stdin\n  \
                       whimbrel account list --config whimbrel.toml\n  \
                       whimbrel account remove bob@example.org --yes"
     )]
     Account {
-        /// What to do.
+        /// The command.
         #[command(subcommand)]
         command: Account,
     },
     /// Add, list and remove aliases
     #[command(
-        after_help = "An address that is an account keeps its mail unless --instead is given. Examples:\n  whimbrel alias add info@example.org anne@example.org\n  \
-                      whimbrel alias add @example.org anne@example.org     whatever has no other receiver\n  \
+        after_help = "Aliases lead to accounts and aliases of this server only. An alias on the address of an account needs --instead.\n\nExamples:\n  \
+                      whimbrel alias add info@example.org anne@example.org\n  \
+                      whimbrel alias add @example.org anne@example.org     all mail without another recipient\n  \
                       whimbrel alias remove info@example.org               all of its targets"
     )]
     Alias {
-        /// What to do.
+        /// The command.
         #[command(subcommand)]
         command: Alias,
     },
-    /// Verify everything in the data directory; changes nothing, and the server must not run
+    /// Verify everything in the data directory without changing it; stop the server first
     #[command(
-        after_help = "Ends with 0 if all is as it was written, else with 1; each damage is told with its file and byte, or its key in the store.\n\n\
+        after_help = "Exits with 0 if there is no damage, else with 1. Each damage is shown with its file and byte, or its key in the store.\n\n\
                       Examples:\n  whimbrel check\n  whimbrel check --json --config /etc/whimbrel/whimbrel.toml"
     )]
     Check {
-        /// The report as JSON, on standard output
+        /// Print the report as JSON
         #[arg(long)]
         json: bool,
-        /// Where copies of the store's small files go (as much as its journals); without it, the system's directory for such things
+        /// Directory for copies of the store's small files, as large as its journals; default: the system's temporary directory
         #[arg(long, value_name = "DIRECTORY")]
         scratch: Option<PathBuf>,
         /// The configuration.
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Bring mail of an account from a Maildir, from mbox files or from another IMAP server
+    /// Import mail into an account from a Maildir, mbox files or another IMAP server
     #[command(
-        after_help = "It works while a server runs (through DATA/admin.sock) and while none does. It may be ended at any moment and begun again: what is\n\
-                      here already is not imported twice. How to move a whole server: docs/moving.md.\n\n\
-                      Ends with 0, with 4 if something was skipped (each is told), with 1 if it could not go on.\n\nExamples:\n  \
+        after_help = "It works with and without a running server (with one through DATA/admin.sock). You can interrupt it and run it again: no message is\n\
+                      imported twice. How to move a whole server: docs/moving.md.\n\n\
+                      Exits with 0, with 4 if something was skipped (each is shown), with 1 if it failed.\n\nExamples:\n  \
                       whimbrel import maildir anne@example.org ~anne/Maildir --dry-run\n  \
                       whimbrel import mbox anne@example.org ~anne/mail\n  \
                       whimbrel import imap anne@example.org imap.example.net anne"
     )]
     Import {
-        /// From what.
+        /// The source.
         #[command(subcommand)]
         from: ImportFrom,
     },
-    /// Write all mail of an account into a Maildir or mbox files
+    /// Export all mail of an account to a Maildir or mbox files
     #[command(
-        after_help = "A message, or a file of mbox, is there whole or not at all. A Maildir can be written again into the same directory: only what is new\n\
-                      is written, and flags are brought up to date; what was removed here stays there.\n\n\
-                      Ends with 0, with 4 if something was skipped (each is told), with 1 if it could not go on.\n\nExample:\n  \
+        after_help = "No message and no mbox file is ever left half written. A second export to the same Maildir writes new messages only and updates\n\
+                      flags; messages that were removed on the server stay in the Maildir.\n\n\
+                      Exits with 0, with 4 if something was skipped (each is shown), with 1 if it failed.\n\nExample:\n  \
                       whimbrel export anne@example.org maildir /backup/anne"
     )]
     Export {
-        /// Whose mail, such as anne@example.org
+        /// The account's email address, such as anne@example.org
         address: String,
-        /// In which format
+        /// The format
         #[arg(value_enum)]
         form: FormName,
-        /// The directory; it is made
+        /// The directory; the command creates it
         to: PathBuf,
         /// The configuration.
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Show who this node is, and make it another after an older copy of its disk was put back
+    /// Show the identity of this node, or renew it after an older snapshot of its disk was restored
     #[command(
-        after_help = "Examples:\n  whimbrel node show\n  whimbrel node renew     after a snapshot of the volume or machine was put back"
+        after_help = "Examples:\n  whimbrel node show\n  whimbrel node renew     after a snapshot of the volume or machine was restored"
     )]
     Node {
-        /// What to do.
+        /// The command.
         #[command(subcommand)]
         command: Node,
     },
-    /// Found a cluster, join one, let a node in, show how it is
+    /// Create a cluster, join one, add or remove nodes, show status
     #[command(
-        after_help = "Nodes of a cluster hold the same accounts, and each takes every write. The guide: docs/cluster.md\n\n\
+        after_help = "Nodes of a cluster hold the same accounts, and every node accepts writes. The guide: docs/cluster.md\n\n\
                       In the configuration of each node, with its own name and address:\n  \
                       [cluster]\n  name = \"eu-1\"\n  listen = [\"[::]:10700\"]\n  address = \"eu-1.example.org:10700\"\n\n\
                       Then on the first node:\n  whimbrel cluster init\n  whimbrel serve\n  whimbrel cluster token      prints a token for one node\n\n\
-                      and on each other one, with an empty data directory:\n  whimbrel cluster join TOKEN\n  whimbrel serve"
+                      and on each other node, with an empty data directory:\n  whimbrel cluster join TOKEN\n  whimbrel serve"
     )]
     Cluster {
-        /// What to do.
+        /// The command.
         #[command(subcommand)]
         command: Cluster,
     },
     /// Print a configuration with every key at its default
     #[command(after_help = "Example:\n  whimbrel config > whimbrel.toml")]
     Config {
-        /// The reference for readers (docs/config.md) instead
+        /// Print the reference docs/config.md instead
         #[arg(long)]
         markdown: bool,
     },
-    /// Show a server with accounts and mail in a temporary directory
+    /// Run a server with accounts and mail in a temporary directory
     #[command(
-        after_help = "Examples:\n  whimbrel demo                until Ctrl-C\n  whimbrel demo --exit         ends when all is shown\n  \
-                      whimbrel demo --regions 3    nodes that hold the same accounts; one is cut off, both sides write, all agree\n\n\
+        after_help = "Examples:\n  whimbrel demo                until Ctrl-C\n  whimbrel demo --exit         ends when everything has been shown\n  \
+                      whimbrel demo --regions 3    nodes with the same accounts; one is cut off, both sides write, all agree afterwards\n\n\
                       Each region's ports are 1,000 above those of the one before."
     )]
     Demo {
-        /// So many nodes of one cluster, each a region, 2 to 5
+        /// Run a cluster of 2 to 5 nodes, each a region
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=i64::from(REGIONS_MAX)))]
         regions: Option<u16>,
-        /// The ports of the regions begin here
+        /// First port of the regions
         #[arg(long, value_name = "PORT", requires = "regions", default_value_t = FIRST_PORT, value_parser = clap::value_parser!(u16).range(10_000..=60_000))]
         first_port: u16,
-        /// End when everything has been shown
+        /// Exit when everything has been shown
         #[arg(long)]
         exit: bool,
     },
@@ -214,56 +217,56 @@ pub enum Command {
 /// `whimbrel account`.
 #[derive(Debug, Subcommand)]
 pub enum Account {
-    /// Add an account; its domain becomes one of ours
+    /// Add an account; the server then accepts mail for its domain
     #[command(
-        after_help = "On a terminal the password is asked for; an empty one, or no terminal, makes one, which is printed."
+        after_help = "On a terminal the command asks for the password. If it is empty, or without a terminal, the command makes a password and prints it."
     )]
     Add {
-        /// Such as anne@example.org
+        /// The account's email address, such as anne@example.org
         address: String,
-        /// How the password comes.
+        /// Where the password comes from.
         #[command(flatten)]
         password: Password,
         /// The configuration.
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// List all accounts: address, id, when it was made
+    /// List all accounts: address, id, date of creation
     List {
         /// The configuration.
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Set a new password; sessions of the account that are logged in end
+    /// Set a new password and end the account's sessions
     Passwd {
-        /// Such as anne@example.org
+        /// The account's email address, such as anne@example.org
         address: String,
-        /// Let sessions that are logged in stay
+        /// Do not end sessions that are logged in
         #[arg(long)]
         keep_sessions: bool,
-        /// How the password comes.
+        /// Where the password comes from.
         #[command(flatten)]
         password: Password,
         /// The configuration.
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Set what an account may hold; without options, show it
+    /// Set the limits of an account; without options, show them
     #[command(
-        after_help = "A limit is a number (--storage: a size such as 5GiB), unlimited, or default: what the section [quota] of the configuration gives \
-                      every account.\n\nNodes that cannot reach each other may together let an account have more. Nothing is removed then, and nothing \
-                      more is taken until it has less."
+        after_help = "A limit is a number (--storage: a size such as 5GiB), unlimited, or default: the value of the section [quota] of the \
+                      configuration.\n\nNodes that cannot reach each other may together let an account exceed a limit. Then nothing is removed, and \
+                      nothing more is accepted until the account is below the limit."
     )]
     Quota {
-        /// Such as anne@example.org
+        /// The account's email address, such as anne@example.org
         address: String,
-        /// Bytes of its messages; each copy counts
+        /// Total size of its messages; each copy counts
         #[arg(long, value_name = "SIZE", value_parser = accounts::size)]
         storage: Option<Limit>,
-        /// Its messages
+        /// Number of its messages
         #[arg(long, value_name = "COUNT", value_parser = accounts::count)]
         messages: Option<Limit>,
-        /// Its mailboxes, 10,000 at most
+        /// Number of its mailboxes, at most 10,000
         #[arg(long, value_name = "COUNT", value_parser = accounts::count)]
         mailboxes: Option<Limit>,
         /// The configuration.
@@ -272,9 +275,9 @@ pub enum Account {
     },
     /// Remove an account and all of its mail
     Remove {
-        /// Such as anne@example.org
+        /// The account's email address, such as anne@example.org
         address: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
         /// The configuration.
@@ -283,7 +286,7 @@ pub enum Account {
     },
 }
 
-/// How a password comes.
+/// Where a password comes from.
 #[derive(Args, Debug)]
 pub struct Password {
     /// Read the password from standard input, up to the first line end
@@ -300,11 +303,11 @@ pub enum Node {
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Take a new incarnation and slot, so that no UID is given twice; the server must not run
+    /// Take a new incarnation and slot, so that no UID is given twice; stop the server first
     #[command(
-        after_help = "A data directory that was copied file by file (cp, rsync, tar, a backup) is noticed at the next start, without this.\n\
-                      A snapshot below the file system (of a volume, of a virtual machine) is not: run this before the next start.\n\
-                      There are 64 slots; beyond, every account gets a new UIDVALIDITY, and clients load everything again."
+        after_help = "The server detects a data directory that was copied file by file (cp, rsync, tar, a backup) at its next start.\n\
+                      It cannot detect a restored snapshot of a volume or of a virtual machine: run this command before the next start.\n\
+                      There are 64 slots. When all are used, every account gets a new UIDVALIDITY, and clients download everything again."
     )]
     Renew {
         /// The configuration.
@@ -316,96 +319,96 @@ pub enum Node {
 /// `whimbrel cluster`.
 #[derive(Debug, Subcommand)]
 pub enum Cluster {
-    /// Make this node the first of a new cluster; the server must not run
+    /// Create a cluster with this node as the first; stop the server first
     #[command(
-        after_help = "The accounts and mail of this node stay, and go to the nodes that join. cluster.name must be set."
+        after_help = "The accounts and mail of this node stay, and are copied to the nodes that join. cluster.name must be set."
     )]
     Init {
         /// The configuration.
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Join the cluster that a token was made for; the server must not run, and the data directory must be empty
+    /// Join a cluster with a token; stop the server first, and use an empty data directory
     #[command(
-        after_help = "The node that made the token must run and be reachable at the address in it. It is known by the fingerprint in the token, so nobody \
-                      else can answer; the token is shown to nobody else. If no answer came, run the same command again.\n\n\
-                      The token is a secret: on a machine that others use, give it on standard input."
+        after_help = "The node that made the token must run and be reachable at the address in the token. The token has its fingerprint, so no other \
+                      machine can take its place. If there is no answer, run the same command again.\n\n\
+                      The token is a secret: on a machine that others use, pass it on standard input."
     )]
     Join {
-        /// As `whimbrel cluster token` printed it; without it, from standard input
+        /// The token that `whimbrel cluster token` printed; default: read from standard input
         token: Option<String>,
         /// The configuration.
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Print a token that lets one node in; also while the server runs
+    /// Print a token with which one node can join; works while the server runs
     #[command(
-        after_help = "It holds this node's address (cluster.address), the fingerprint of the cluster's authority, and a secret. Whoever has it \
-                      becomes a member, and members have all mail: carry it as you would a password."
+        after_help = "The token contains this node's address (cluster.address), the fingerprint of the cluster's authority, and a secret. Anyone who \
+                      has it can become a member, and members have all mail: protect it like a password."
     )]
     Token {
-        /// How long it may be used, in minutes
+        /// How long the token is valid, in minutes
         #[arg(long, value_name = "MINUTES", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=10_080))]
         valid: u64,
         /// The configuration.
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Hand over what this node has, and say when it is safe to stop; the server must run
+    /// Move sessions, queue and data to other nodes until it is safe to stop a node; the server must run
     #[command(
-        after_help = "Sessions that are served here end; those that come are served by another node behind this one, and mail is taken there; \
-                      what is in the queue is delivered; the other members get all that is here. When \
-                      all of them hold all of it, bodies too, the command says so and ends: the server goes on without clients of its own until you stop it. Ctrl-C \
-                      takes it back, and so does --cancel, and a start.\n\nExamples:\n  whimbrel cluster drain\n  whimbrel cluster drain --of 1   when one other member holds all\n  whimbrel cluster drain eu-2     another node"
+        after_help = "Sessions on the node end. It relays new sessions and mail to other nodes, delivers its queue, and sends all its data to the other \
+                      members. When all of them have everything, blobs included, the command says so and ends. The server then runs on without clients of \
+                      its own until you stop it. Ctrl-C, --cancel and a start of the node undo the drain.\n\nExamples:\n  whimbrel cluster drain\n  \
+                      whimbrel cluster drain --of 1   finish when one other member has everything\n  whimbrel cluster drain eu-2     another node"
     )]
     Drain {
-        /// Which node; without it, the one whose server runs here
+        /// The name of the node; default: the node on this machine
         node: Option<String>,
-        /// When so many other members hold all; without it, when all of them do
-        #[arg(long, value_name = "MEMBERS", value_parser = clap::value_parser!(u64).range(1..=63))]
+        /// Finish when N other members hold everything; default: all of them
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=63))]
         of: Option<u64>,
-        /// Take it back: sessions are taken again
+        /// Undo a drain: the node accepts sessions again
         #[arg(long, conflicts_with = "of")]
         cancel: bool,
         /// The configuration.
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Remove a node for good: one that is dead, or no longer wanted; the server must run
+    /// Remove a node for good, dead or alive; the server must run
     #[command(
-        after_help = "From then on nobody takes anything from the node itself. What it wrote and another node has stays; what no other node has is lost, unless \
-                      its disk can still be read. Drain a node that lives before you remove it. The node is told when it is met; it stops, and does not \
-                      start again as it is. Its name and slot can be used again.\n\n\
-                      A removal cannot be taken back. Never remove, at two sides of a cut, the nodes of the other side: they are two clusters from then on.\n\n\
-                      Examples:\n  whimbrel cluster remove eu-2\n  whimbrel cluster remove eu-2 --earlier   what it was before it was renewed"
+        after_help = "From then on no member accepts anything from the removed node. What it wrote stays if another node has it. \
+                      The rest is lost, unless its disk can still be read: drain a running node before you remove it. When the node meets a member, it \
+                      stops, and does not start again. Its name and slot can be used again.\n\n\
+                      A removal cannot be undone. During a network partition, never remove the nodes of the other side on both sides: that makes two clusters.\n\n\
+                      Examples:\n  whimbrel cluster remove eu-2\n  whimbrel cluster remove eu-2 --earlier   only its incarnations from before a renewal"
     )]
     Remove {
-        /// Its name, or one of its incarnations as `whimbrel cluster status` shows it
+        /// The name of the node, or an incarnation as `whimbrel cluster status` shows it
         node: String,
-        /// Only its earlier incarnations: the node itself stays
+        /// Remove only its earlier incarnations; the node itself stays
         #[arg(long)]
         earlier: bool,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
         /// The configuration.
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Show the members and the links to them
+    /// Show members, links, and how far each member is behind
     #[command(
-        after_help = "While the server runs: its links, what it has, and what each peer lacks of that. A node that was renewed is there twice: its earlier \
-                      incarnation belongs to the cluster until it is removed (`whimbrel cluster remove NODE --earlier`). Stable is what all members have \
-                      applied: while one is away it stands still.\n\n\
-                      With --partitions each partition of this node, too: what is in it, what each peer lacks, and how far the log of each writer goes here; \
-                      `us-1 80 (75 applied)` has what us-1 wrote up to its operation 80 on disk, of which those above 75 wait for what others wrote. With --json: \
-                      `lacks` (operations, bytes, seconds) and `logs` (stored, applied), by incarnation."
+        after_help = "`in sync`: neither node lacks anything. `stable`: applied by all members; it stands still while one is away. A renewed node has two \
+                      lines: its earlier incarnation stays a member until it is removed (`whimbrel cluster remove NODE --earlier`).\n\n\
+                      --partitions adds a line for each partition of this node: its content, what each peer lacks, and how far the log of each writer goes. \
+                      `us-1 80 (75 applied)` means that operations 76 to 80 of us-1 are on disk and wait for operations of other nodes. --json has \
+                      `lacks` (operations, bytes, seconds) and `logs` (stored, applied) by incarnation.\n\n\
+                      Exits with 5 if a member is not linked, an account is stalled, the clock is wrong, or no server runs. docs/cluster.md explains each word."
     )]
     Status {
-        /// Each partition of this node, too, and where its logs stand
+        /// Show each partition of this node and its logs, too
         #[arg(long)]
         partitions: bool,
-        /// As JSON, on standard output
+        /// Print JSON
         #[arg(long)]
         json: bool,
         /// The configuration.
@@ -417,13 +420,13 @@ pub enum Cluster {
 /// `whimbrel alias`.
 #[derive(Debug, Subcommand)]
 pub enum Alias {
-    /// Let mail for one address go to another, too
+    /// Add an alias: mail for FROM goes to TO
     Add {
-        /// An address, or @domain for whatever has no other receiver
+        /// The alias address, or @domain for all mail of the domain without another recipient
         from: String,
-        /// An account or an alias here
+        /// The target: an account or alias on this server
         to: String,
-        /// If FROM is an account, its mail goes to TO instead
+        /// Allow FROM to be an account: its mail then goes to TO instead
         #[arg(long)]
         instead: bool,
         /// The configuration.
@@ -438,9 +441,9 @@ pub enum Alias {
     },
     /// Remove an alias
     Remove {
-        /// As it was added
+        /// The alias address
         from: String,
-        /// As it was added; without it, all targets
+        /// The target address; default: all targets
         to: Option<String>,
         /// The configuration.
         #[command(flatten)]

@@ -27,7 +27,7 @@ pub(super) fn node(command: Node) -> Result<(), Failure> {
             // An empty directory has nobody to be renewed.
             DataDir::read(&config.server.data_dir)?;
             let mut data = DataDir::open(&config.server.data_dir)?;
-            data.renew(Copy::Asked);
+            data.renew(Copy::IdentityAnswer);
             data.write()?;
             print(&shown(data.identity()))
         }
@@ -36,7 +36,7 @@ pub(super) fn node(command: Node) -> Result<(), Failure> {
 
 fn shown(identity: &Identity) -> String {
     format!(
-        "incarnation  {:016x}\nslot         {} ({} more before every UIDVALIDITY changes)\n",
+        "incarnation  {:016x}\nslot         {} ({} unused; when none is left, every account gets a new UIDVALIDITY)\n",
         identity.incarnation,
         identity.slot,
         identity.slots_free.len()

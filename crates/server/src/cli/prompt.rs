@@ -30,7 +30,7 @@ pub(super) fn password_from(input: &mut impl BufRead) -> io::Result<Zeroizing<Ve
 
 /// Asks twice on the terminal; `None` for an empty one.
 pub(super) fn new_password(address: &str) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
-    let first = hidden(&format!("Password for {address} (empty: make one): "))?;
+    let first = hidden(&format!("Password for {address} (empty: generate one): "))?;
     if first.is_empty() {
         return Ok(None);
     }
@@ -44,7 +44,7 @@ pub(super) fn new_password(address: &str) -> io::Result<Option<Zeroizing<Vec<u8>
 pub(super) fn confirm(question: &str) -> io::Result<bool> {
     if !io::stdin().is_terminal() {
         return Err(io::Error::other(
-            "there is no terminal to confirm it on: add --yes",
+            "there is no terminal to confirm this on: add --yes",
         ));
     }
     eprint!("{question} [y/N] ");

@@ -30,16 +30,16 @@ pub const EXIT_SKIPPED: u8 = 4;
 pub enum ImportFrom {
     /// From a Maildir, with the folders, flags, keywords and subscriptions of Dovecot and Courier
     #[command(
-        after_help = "Folders may be called .A.B (Maildir++), or be directories in directories (Dovecot's LAYOUT=fs).\n\
-                            What is not imported is named with the reason; the exit code is then 4.\n\n\
+        after_help = "Folders may be named .A.B (Maildir++), or be nested directories (Dovecot's LAYOUT=fs).\n\
+                            What is not imported is shown with the reason; the exit code is then 4.\n\n\
                             Example:\n  whimbrel import maildir anne@example.org ~anne/Maildir"
     )]
     Maildir {
-        /// Into whose account, such as anne@example.org
+        /// The account's email address, such as anne@example.org
         address: String,
         /// The directory that holds cur and new
         path: PathBuf,
-        /// The directory need not be a Maildir itself: it holds Maildirs (LAYOUT=fs)
+        /// The directory is not a Maildir itself, but contains Maildirs (LAYOUT=fs)
         #[arg(long)]
         nested: bool,
         /// What all imports have.
@@ -50,15 +50,15 @@ pub enum ImportFrom {
     #[command(
         after_help = "A file INBOX or INBOX.mbox becomes INBOX, lists/rust.mbox the mailbox lists/rust;\n\
                             so do lists.sbd/rust of Thunderbird and lists/rust.mbox/mbox of Apple Mail.\n\
-                            What is not imported is named with the reason; the exit code is then 4.\n\n\
+                            What is not imported is shown with the reason; the exit code is then 4.\n\n\
                             Example:\n  whimbrel import mbox anne@example.org ~anne/mail"
     )]
     Mbox {
-        /// Into whose account, such as anne@example.org
+        /// The account's email address, such as anne@example.org
         address: String,
         /// A file or a directory
         path: PathBuf,
-        /// How lines of a message that begin with From are hidden
+        /// How the file quotes lines of a message that begin with From
         #[arg(long, value_enum, default_value = "mboxrd")]
         quoting: QuotingName,
         /// What all imports have.
@@ -67,27 +67,27 @@ pub enum ImportFrom {
     },
     /// From an account of another IMAP server
     #[command(
-        after_help = "The password is asked for, or read by --password-stdin.\n\n\
+        after_help = "The command asks for the password, or reads it with --password-stdin.\n\n\
                       Examples:\n  whimbrel import imap anne@example.org imap.example.net anne\n  \
                       whimbrel import imap anne@example.org localhost 'anne*master' --starttls --password-stdin < secret"
     )]
     Imap {
-        /// Into whose account, such as anne@example.org
+        /// The account's email address, such as anne@example.org
         address: String,
         /// Name of the other server, as in its certificate
         host: String,
-        /// Login name there
+        /// Login name on the other server
         user: String,
-        /// Port; without it 993, with --starttls or --clear 143
+        /// Port; default: 993, with --starttls or --clear 143
         #[arg(long)]
         port: Option<u16>,
-        /// TLS by STARTTLS
+        /// Use STARTTLS
         #[arg(long, conflicts_with = "clear")]
         starttls: bool,
-        /// No TLS; only to a server on this machine
+        /// Use no TLS; only for a server on this machine
         #[arg(long)]
         clear: bool,
-        /// Certificates to trust instead of those that the system trusts (PEM)
+        /// Certificates to trust instead of the system's (PEM)
         #[arg(long, value_name = "FILE")]
         ca: Option<PathBuf>,
         /// Read the password from standard input, up to the first line end
@@ -102,10 +102,10 @@ pub enum ImportFrom {
 /// What all imports have.
 #[derive(Args, Debug)]
 pub struct Common {
-    /// A mailbox below which all of it goes
+    /// Import everything below this mailbox
     #[arg(long, value_name = "MAILBOX")]
     pub into: Option<String>,
-    /// Only say which folder would become which, and how much is in it
+    /// Only show which folder becomes which mailbox, and how much is in it
     #[arg(long)]
     pub dry_run: bool,
     /// The configuration.
@@ -120,7 +120,7 @@ pub enum QuotingName {
     Mboxrd,
     /// `>` before From only
     Mboxo,
-    /// Not at all: bodies are as long as Content-Length says (mboxcl2)
+    /// Not at all: Content-Length gives the length of each body (mboxcl2)
     None,
 }
 
@@ -129,7 +129,7 @@ pub enum QuotingName {
 pub enum FormName {
     /// Maildir++, as Dovecot reads it
     Maildir,
-    /// A file a folder (mboxrd)
+    /// One file for each folder (mboxrd)
     Mbox,
 }
 

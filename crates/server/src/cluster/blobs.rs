@@ -1,4 +1,4 @@
-//! The bodies of this node on tokio: what `service::peers::bodies` wants is done here, with the store and the links.
+//! The bodies of this node on tokio: what `service::peers::blobs` wants is done here, with the store and the links.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -17,19 +17,19 @@ use whimbrel_service::{
     owner::blob_name,
     peers::{
         Frame,
-        bodies::{Bodies, BodyOutput, Config},
+        blobs::{Bodies, BodyOutput, Config},
     },
 };
 use whimbrel_storage::StoreError;
 
 use super::{
     calls::{Calls, Came},
-    state::State,
+    roster_store::State,
 };
 use crate::{
     clock::{Alarm, Clock},
+    router::Router,
     store_calls::Store,
-    switchboard::Switchboard,
 };
 
 /// Frames that wait: what may come of each fetch is asked for, so these are few.
@@ -57,7 +57,7 @@ pub(super) enum Told {
 
 pub(super) struct Driver<S: Store> {
     state: Arc<State<S>>,
-    board: Arc<Switchboard>,
+    board: Arc<Router>,
     clock: Clock,
     bodies: Bodies,
     links: BTreeMap<Incarnation, Handle>,
@@ -75,7 +75,7 @@ pub(super) struct Driver<S: Store> {
 impl<S: Store> Driver<S> {
     pub(super) fn new(
         state: Arc<State<S>>,
-        board: Arc<Switchboard>,
+        board: Arc<Router>,
         clock: Clock,
         config: Config,
     ) -> Self {
@@ -202,7 +202,7 @@ impl<S: Store> Driver<S> {
             self.state.die(&format!("bodies: the store: {error}"));
             return None;
         }
-        tracing::warn!(%error, "a body of another node");
+        tracing::warn!(%error, "the store failed for a blob of another node");
         Some(())
     }
 
@@ -258,7 +258,7 @@ impl<S: Store> Driver<S> {
     fn came(&mut self, came: Came) -> Option<()> {
         match came {
             Came::Here(blob, looked) => self.tell(blob, looked),
-            Came::Lacking(blob, coming) => {
+            Came::MissingBlob(blob, coming) => {
                 let now = self.clock.now();
                 let taken = match coming {
                     true => self.bodies.coming(now, &blob),

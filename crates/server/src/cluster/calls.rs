@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Bytes, BytesMut};
 use tokio::{runtime::Handle, task::JoinSet};
 use whimbrel_mailbox::BlobName;
-use whimbrel_service::{owner::blob_name, peers::bodies::ReadId};
+use whimbrel_service::{owner::blob_name, peers::blobs::ReadId};
 use whimbrel_storage::{BlobInfo, BlobReader as _, BlobWriter as _, Refusal, StoreError, UploadId};
 use whimbrel_storage_embedded::blocking_here;
 
@@ -25,7 +25,7 @@ pub(super) enum Came {
     /// The body was here at this time of the monotonic clock, or later.
     Here(BlobName, u64),
     /// It is not; whether it was looked for since a batch that names it came a moment ago.
-    Lacking(BlobName, bool),
+    MissingBlob(BlobName, bool),
     /// The store did not say.
     NotLooked(BlobName),
     /// So many bytes were written, or are of no use.
@@ -336,7 +336,7 @@ impl<S: Store> Run<S> {
         let blob = self.blob;
         match self.store.stat(blob_name(&blob)).await {
             Ok(Some(_)) => self.came.push(Came::Here(blob, self.since)),
-            Ok(None) => self.came.push(Came::Lacking(blob, coming)),
+            Ok(None) => self.came.push(Came::MissingBlob(blob, coming)),
             Err(error) => self
                 .came
                 .extend([Came::NotLooked(blob), Came::Failed(error)]),
@@ -467,7 +467,7 @@ mod tests {
         while let Some(came) = calls.next().await {
             all.extend(came.into_iter().map(|came| match came {
                 Came::Here(..) => "here".to_owned(),
-                Came::Lacking(_, coming) => format!("lacking {coming}"),
+                Came::MissingBlob(_, coming) => format!("lacking {coming}"),
                 Came::NotLooked(_) => "not looked".to_owned(),
                 Came::Written(_, bytes) => format!("written {bytes}"),
                 Came::Finished(_, info, _) => format!("finished {}", info.size),

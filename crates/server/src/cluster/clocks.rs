@@ -13,8 +13,8 @@ use whimbrel_replication::{
 };
 use whimbrel_service::peers::{Clock as Told, PeerInput};
 
-use super::state::State;
-use crate::{clock::Clock, store_calls::Store, switchboard::Switchboard};
+use super::roster_store::State;
+use crate::{clock::Clock, router::Router, store_calls::Store};
 
 /// For the links to come up to those that were asked at the start; what they said then counts until then.
 const ASKED_FOR_MICROS: u64 = 10_000_000;
@@ -114,11 +114,11 @@ impl Guard {
         while let Some(event) = self.clocks.poll() {
             match event {
                 Event::Stopped(refused) => {
-                    tracing::error!(%refused, "nothing is written while that is so: set the clock of the machine that is wrong, and look why it was (NTP)");
+                    tracing::error!(%refused, "nothing is written while that is so: correct the wrong clock, and check NTP");
                 }
                 Event::GoesOn => {
                     tracing::warn!(
-                        "the clock agrees with those of the other nodes: writes are taken again"
+                        "the clock agrees with those of the other nodes: writes are accepted again"
                     );
                 }
                 Event::JumpedAlone { micros } => {
@@ -164,12 +164,7 @@ impl Guard {
     }
 
     /// Looks once, and tells the machines.
-    pub(super) async fn tell<S: Store>(
-        &mut self,
-        state: &State<S>,
-        board: &Switchboard,
-        clock: Clock,
-    ) {
+    pub(super) async fn tell<S: Store>(&mut self, state: &State<S>, board: &Router, clock: Clock) {
         if let Some(told) = self.judge(state, clock) {
             board.tell_of_peers(|| PeerInput::Clock(told)).await;
         }
@@ -179,7 +174,7 @@ impl Guard {
 /// Looks for ever.
 pub(super) async fn watch<S: Store>(
     state: Arc<State<S>>,
-    board: Arc<Switchboard>,
+    board: Arc<Router>,
     clock: Clock,
     mut guard: Guard,
 ) {

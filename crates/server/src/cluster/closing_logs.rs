@@ -11,8 +11,8 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 use super::{
     drain::UNFINISHED_WAIT_MAX,
     links::link_of,
-    question::{LogHeld, asked, pages},
-    state::State,
+    roster_store::State,
+    rpc::{LogHeld, asked, pages},
 };
 use crate::store_calls::Store;
 

@@ -8,8 +8,8 @@ use whimbrel_crdt::Incarnation;
 use whimbrel_service::peers::PartitionReport;
 
 use super::{
-    question::{Question, asked},
-    state::State,
+    roster_store::State,
+    rpc::{Question, asked},
     status::{Drain, DrainAsk, DrainLine},
 };
 use crate::store_calls::Store;
@@ -67,7 +67,7 @@ impl<S: Store> State<S> {
         };
         match ask {
             DrainAsk::Cancel => {
-                tracing::info!("no longer drained: sessions are taken again");
+                tracing::info!("no longer drained: sessions are accepted again");
                 registry.reopen();
             }
             DrainAsk::Begin => registry.drain(),

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tokio::time::{sleep_until, timeout};
 use whimbrel_crdt::Incarnation;
-use whimbrel_replication::identity::{Elsewhere, Elsewheres};
+use whimbrel_replication::identity::{DuplicateNode, Elsewheres};
 
 use super::{
-    settle::{Answer, all, remembered_by},
-    state::State,
+    roster_store::State,
+    startup_identity::{Answer, all, remembered_by},
 };
 use crate::{clock::Clock, serve::StartError, store_calls::Store};
 
@@ -56,18 +56,18 @@ async fn ask<S: Store>(
     let mut elsewheres = Elsewheres::default();
     let mut follows = elsewheres.told(clock.of_peers(), answer.remembered.answered);
     let peer = answer.peer.clone();
-    if follows != Elsewhere::Nobody {
-        tracing::info!(peer = %peer.name, "a peer is linked to a node of this incarnation: waiting for the end of that link, or for a sign that the node lives");
+    if follows != DuplicateNode::Nobody {
+        tracing::info!(peer = %peer.name, "a peer is linked to a node of this incarnation: waiting until that link ends, or that node answers");
     }
     loop {
         match follows {
-            Elsewhere::Nobody => return Some(answer),
-            Elsewhere::Lives => return None,
-            Elsewhere::Unknown => {
-                tracing::warn!(peer = %peer.name, "a peer keeps a link to a node of this incarnation over which nothing comes: taken for one of this node's last life");
+            DuplicateNode::Nobody => return Some(answer),
+            DuplicateNode::Generations => return None,
+            DuplicateNode::Unknown => {
+                tracing::warn!(peer = %peer.name, "a peer keeps a silent link to a node of this incarnation: it is taken for a link of the last run of this node");
                 return Some(answer);
             }
-            Elsewhere::Ask { at_micros } => sleep_until(clock.instant(at_micros)).await,
+            DuplicateNode::Ask { at_micros } => sleep_until(clock.instant(at_micros)).await,
         }
         let again = timeout(ANSWER_TIME_MAX, remembered_by(state, me, &peer, clock)).await;
         let now = clock.of_peers();

@@ -31,7 +31,7 @@ use whimbrel_crdt::Incarnation;
 use whimbrel_replication::roster::Roster;
 use zeroize::Zeroizing;
 
-use super::unasked::Unasked;
+use super::unverified_peers::UnverifiedPeers;
 
 /// Why the files cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +46,8 @@ pub enum FilesError {
     },
     /// It is not as it was written.
     #[error(
-        "{}: it is damaged. Make this node anew: move its data directory away, and do not delete it (it may have what no other node has); `whimbrel cluster \
-         remove NAME` at another member; join with a new token (docs/cluster.md, \"A file of the cluster that is damaged\")",
+        "{}: it is damaged. Move the data directory away, and do not delete it: it may have what no other node has. Run `whimbrel cluster remove NAME` on \
+         another member, and join with a new token (docs/cluster.md, \"A file of the cluster that is damaged\")",
         path.display()
     )]
     Damaged {
@@ -79,7 +79,7 @@ pub struct Kept {
 }
 
 #[derive(Encode, Decode)]
-struct Known {
+struct StoredMember {
     #[cbor(n(0), with = "minicbor::bytes")]
     cluster: ClusterId,
     #[n(1)]
@@ -193,7 +193,7 @@ impl Files {
     /// [`FilesError::Io`]
     pub fn keep_roster(&self, cluster: ClusterId, roster: &Roster) -> Result<(), FilesError> {
         let roster = roster.clone();
-        self.write_checked("roster", &Known { cluster, roster })
+        self.write_checked("roster", &StoredMember { cluster, roster })
     }
 
     /// What the node has; `None` if it belongs to no cluster.
@@ -201,7 +201,7 @@ impl Files {
     /// # Errors
     /// [`FilesError`]
     pub fn open(&self) -> Result<Option<Kept>, FilesError> {
-        let Some(known) = self.read_checked::<Known>("roster")? else {
+        let Some(known) = self.read_checked::<StoredMember>("roster")? else {
             return Ok(None);
         };
         let text = |name: &str| -> Result<Zeroizing<String>, FilesError> {
@@ -306,7 +306,7 @@ impl Files {
     ///
     /// # Errors
     /// [`FilesError`]
-    pub fn unasked(&self) -> Result<Option<Unasked>, FilesError> {
+    pub fn unasked(&self) -> Result<Option<UnverifiedPeers>, FilesError> {
         self.read_checked("unasked")
     }
 
@@ -314,7 +314,7 @@ impl Files {
     ///
     /// # Errors
     /// [`FilesError::Io`]
-    pub fn keep_unasked(&self, unasked: &Unasked) -> Result<(), FilesError> {
+    pub fn keep_unasked(&self, unasked: &UnverifiedPeers) -> Result<(), FilesError> {
         self.write_checked("unasked", unasked)
     }
 
@@ -425,7 +425,7 @@ impl Files {
             && let Err(error) = handed()
         {
             // Root itself can read it.
-            tracing::warn!(path = %self.0.display(), %error, "a file does not belong to the owner of this directory");
+            tracing::warn!(path = %self.0.display(), %error, "cannot give a file to the owner of this directory");
         }
     }
 

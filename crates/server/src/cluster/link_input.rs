@@ -14,13 +14,13 @@ use whimbrel_cluster::{Event, Handle, Linked};
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{
     link::Agreed,
-    roster::{Heard, Roster},
+    roster::{MergeOutcome, Roster},
     wire::Hello,
 };
 use whimbrel_service::peers::{Frame, PeerInput};
 
-use super::{bodies, settle, state::State};
-use crate::{store_calls::Store, switchboard::Switchboard};
+use super::{blobs, roster_store::State, startup_identity};
+use crate::{router::Router, store_calls::Store};
 
 /// For one that was removed to read that it was, before its link is ended here.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -31,8 +31,8 @@ const MEASURED_EVERY: Duration = Duration::from_secs(1);
 /// Where frames go.
 struct Ways<S> {
     state: Arc<State<S>>,
-    board: Arc<Switchboard>,
-    bodies: mpsc::Sender<bodies::Told>,
+    board: Arc<Router>,
+    bodies: mpsc::Sender<blobs::Told>,
 }
 
 impl<S> Clone for Ways<S> {
@@ -48,9 +48,9 @@ impl<S> Clone for Ways<S> {
 /// Runs until the transport is gone.
 pub(super) async fn drive<S: Store>(
     state: Arc<State<S>>,
-    board: Arc<Switchboard>,
+    board: Arc<Router>,
     mut events: mpsc::Receiver<Event>,
-    bodies: mpsc::Sender<bodies::Told>,
+    bodies: mpsc::Sender<blobs::Told>,
     room_for_bodies: Arc<Notify>,
 ) {
     let ways = Ways {
@@ -95,7 +95,7 @@ pub(super) async fn drive<S: Store>(
 
 /// Tells the machines, for ever, how long a round trip to each linked peer takes: three of them are how long readers there are waited for. A machine
 /// that has not been told of the link yet passes over it, and is told again.
-pub(super) async fn measure<S: Store>(state: Arc<State<S>>, board: Arc<Switchboard>) {
+pub(super) async fn measure<S: Store>(state: Arc<State<S>>, board: Arc<Router>) {
     let mut ticks = interval(MEASURED_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -110,7 +110,7 @@ fn is_named(roster: &Roster, peer: Incarnation, name: &str) -> bool {
     member.is_none_or(|member| member.name == name)
 }
 
-async fn tell_round_trips(board: &Switchboard, links: &[Linked]) {
+async fn tell_round_trips(board: &Router, links: &[Linked]) {
     for link in links {
         if let Some(micros) = link.round_trip_micros {
             board
@@ -129,7 +129,7 @@ impl<S: Store> Ways<S> {
             .up(peer, handle.clone(), || self.state.roster());
         if self.is_member(&agreed, &mut frames).await {
             // First: the batches that go over it have bodies behind them.
-            let up = bodies::Told::Up(peer, handle.clone(), agreed.features);
+            let up = blobs::Told::Up(peer, handle.clone(), agreed.features);
             self.to_bodies(up).await;
             self.board.link_up(peer, &handle, agreed.features).await;
             let mut removed = self.state.removed.subscribe();
@@ -139,7 +139,7 @@ impl<S: Store> Ways<S> {
                     biased;
                     _ = removed.wait_for(|removed| removed.contains(&peer)) => {
                         let incarnation = format!("{:016x}", peer.get());
-                        tracing::warn!(peer = agreed.name, incarnation, "was removed from the cluster: the link to it ends");
+                        tracing::warn!(peer = agreed.name, incarnation, "a peer was removed from the cluster: closing the link");
                         break;
                     }
                     frame = frames.recv() => frame,
@@ -150,7 +150,7 @@ impl<S: Store> Ways<S> {
                 }
             }
             self.board.tell_of_peers(|| PeerInput::Unlinked(peer)).await;
-            self.to_bodies(bodies::Told::Down(peer)).await;
+            self.to_bodies(blobs::Told::Down(peer)).await;
         }
         self.state.links.down(peer);
         if self.state.removed.borrow().contains(&peer) {
@@ -175,7 +175,7 @@ impl<S: Store> Ways<S> {
                 }
             }
             Some(_) => {
-                tracing::error!(peer = name, "a peer does not show its members first");
+                tracing::error!(peer = name, "a peer did not send its roster first");
                 return false;
             }
             None => return false,
@@ -203,7 +203,7 @@ impl<S: Store> Ways<S> {
             tracing::error!(
                 peer = agreed.name,
                 incarnation = format!("{:016x}", agreed.incarnation.get()),
-                "a peer says to be an incarnation of another member: it is not linked"
+                "a peer claims the incarnation of another member: not linked"
             );
         }
         named
@@ -213,33 +213,33 @@ impl<S: Store> Ways<S> {
     async fn hear(&self, agreed: &Agreed, theirs: &Roster) -> bool {
         let (peer, incarnation) = (&agreed.name, format!("{:016x}", agreed.incarnation.get()));
         match self.state.heard(agreed.incarnation, theirs).await {
-            Ok(Heard::Taken { .. }) => true,
-            Ok(Heard::Removed) if theirs.members().is_out(self.state.me()) => {
+            Ok(MergeOutcome::Taken { .. }) => true,
+            Ok(MergeOutcome::Removed) if theirs.members().is_out(self.state.me()) => {
                 tracing::error!(
                     peer,
                     incarnation,
-                    "was removed from the cluster, and has removed this node: they are two clusters now, and not linked"
+                    "a peer and this node have removed each other: they are two clusters now, and not linked"
                 );
                 false
             }
-            Ok(Heard::Removed) => {
+            Ok(MergeOutcome::Removed) => {
                 tracing::warn!(
                     peer,
                     incarnation,
-                    "a node that was removed from the cluster is told so, and not linked"
+                    "a node that was removed from the cluster connected: it is told so, and not linked"
                 );
                 false
             }
-            Ok(Heard::Stranger) => {
+            Ok(MergeOutcome::Stranger) => {
                 tracing::error!(
                     peer,
                     incarnation,
-                    "no member has let this node in: it is not linked"
+                    "no member has admitted this node: not linked"
                 );
                 false
             }
             Err(error) => {
-                tracing::error!(peer, %error, "a peer's list of members cannot be taken over");
+                tracing::error!(peer, %error, "cannot merge the roster of a peer");
                 false
             }
         }
@@ -270,11 +270,11 @@ impl<S: Store> Ways<S> {
             None if matches!(&frame, Frame::BlobHave(have) if have.here) => {
                 self.board.body_at_peer(peer, frame).await;
             }
-            None => self.to_bodies(bodies::Told::Frame(peer, frame)).await,
+            None => self.to_bodies(blobs::Told::Frame(peer, frame)).await,
         }
     }
 
-    async fn to_bodies(&self, told: bodies::Told) {
+    async fn to_bodies(&self, told: blobs::Told) {
         // It ends with the node.
         let _ = self.bodies.send(told).await;
     }
@@ -284,10 +284,10 @@ impl<S: Store> Ways<S> {
         if !self.state.to_be_judged(peer, hello.partition) {
             return true;
         }
-        match settle::judge(&self.state, self.state.me(), peer, hello).await {
+        match startup_identity::judge(&self.state, self.state.me(), peer, hello).await {
             Ok(None) => true,
             Ok(Some(because)) => {
-                self.state.is_older(&settle::told(&because));
+                self.state.is_older(&startup_identity::told(&because));
                 false
             }
             Err(error) => {
@@ -304,7 +304,7 @@ mod tests {
     use whimbrel_cluster::NodeName;
 
     use super::*;
-    use crate::switchboard::FromPeer;
+    use crate::router::FromPeer;
 
     #[test]
     fn an_incarnation_has_one_name() {
@@ -329,7 +329,7 @@ mod tests {
             received: 0,
             sent: 0,
         };
-        let (board, mut inboxes) = Switchboard::new(2);
+        let (board, mut inboxes) = Router::new(2);
         let links = [
             link("eu-1", 1, Some(20_000)),
             link("us-1", 2, None),

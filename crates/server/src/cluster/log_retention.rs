@@ -5,17 +5,17 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{MissedTickBehavior, interval};
 use whimbrel_service::peers::{
     PeerInput,
-    kept::{Length, given_up},
+    log_retention::{Length, given_up},
 };
 
-use super::state::State;
-use crate::{metrics, store_calls::Store, switchboard::Switchboard};
+use super::roster_store::State;
+use crate::{metrics, router::Router, store_calls::Store};
 
 /// How often the logs are measured: between two looks they grow by what the disk takes in so long.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Runs as long as the node.
-pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Switchboard>, bytes_max: u64) {
+pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Router>, bytes_max: u64) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -34,7 +34,7 @@ pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Switchboard
         tracing::info!(
             bytes,
             logs = logs.len(),
-            "logs are longer than cluster.kept_bytes: what a member that is away lacks of them it gets as a state"
+            "logs exceed cluster.kept_bytes and are being cut: absent members will get snapshots of these partitions"
         );
         board
             .tell_of_peers(|| PeerInput::GiveUp(logs.clone()))

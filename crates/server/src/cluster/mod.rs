@@ -13,28 +13,28 @@
 //! that are gone), `drain` (who goes), [`relay`] (clients' sessions that another node serves), `young` (a node that is new), `placing` (which partitions it holds), `tries` (how long it
 //! tries to leave one).
 
-mod asked;
-mod bodies;
+mod backoff;
+mod blobs;
 mod calls;
 mod clocks;
+mod closing_logs;
 mod drain;
-mod drive;
-mod elsewhere;
+mod duplicate_node;
 pub mod files;
-mod held;
-mod kept;
+mod link_input;
 mod links;
+mod log_retention;
 mod placing;
-mod question;
 pub(crate) mod relay;
 mod removal;
-mod settle;
+mod roster_store;
+mod rpc;
+mod rpc_server;
 mod slots;
-mod state;
+mod startup_identity;
 mod status;
-mod tries;
-mod unasked;
-mod young;
+mod syncing;
+mod unverified_peers;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -54,8 +54,8 @@ pub use self::status::{
     Drain, DrainAsk, DrainLine, Here, Lag, LogLine, NodeLine, PartitionLine, Removal, Remove,
     Status,
 };
-pub(crate) use self::{bodies::Ask, placing::least, state::Told};
-use self::{files::Files, settle::Settled, state::State};
+pub(crate) use self::{blobs::Ask, placing::least, roster_store::Told};
+use self::{files::Files, roster_store::State, startup_identity::StartupIdentity};
 use crate::{
     actor::Fatal,
     clock::{Clock, wall_micros},
@@ -63,9 +63,9 @@ use crate::{
     driver::Context,
     node::DataDir,
     registry::Registry,
+    router::Router,
     serve::StartError,
     store_calls::Store,
-    switchboard::Switchboard,
 };
 
 /// What the machines are told of other nodes, and where they bring what is for these.
@@ -94,7 +94,7 @@ pub struct Cluster<S> {
     /// Bytes that all logs may have.
     kept_bytes: u64,
     wanted: placing::Wanted,
-    bodies: whimbrel_service::peers::bodies::Config,
+    bodies: whimbrel_service::peers::blobs::Config,
     tasks: JoinSet<()>,
     clock: Clock,
     guard: clocks::Guard,
@@ -169,8 +169,9 @@ impl<S: Store> Cluster<S> {
         ));
         tasks.spawn(Arc::clone(&state).answer_all(asked));
         tasks.spawn(Arc::clone(&state).answer_all(of_strangers));
-        let settled = settle::settle(&state, data, config.cluster.patience, clock).await?;
-        let Settled {
+        let settled =
+            startup_identity::settle(&state, data, config.cluster.patience, clock).await?;
+        let StartupIdentity {
             me,
             slot,
             asked,
@@ -209,7 +210,7 @@ impl<S: Store> Cluster<S> {
             events,
             kept_bytes: config.cluster.kept_bytes.0,
             wanted: placing::Wanted::of(config),
-            bodies: whimbrel_service::peers::bodies::Config {
+            bodies: whimbrel_service::peers::blobs::Config {
                 ahead_bytes_max: config.cluster.ahead_bytes.0,
                 ..Default::default()
             },
@@ -225,7 +226,7 @@ impl<S: Store> Cluster<S> {
     }
 
     /// The machines run: links are made from now on.
-    pub(crate) async fn run(self, board: Arc<Switchboard>, fatal: Fatal) -> Running<S> {
+    pub(crate) async fn run(self, board: Arc<Router>, fatal: Fatal) -> Running<S> {
         let Cluster {
             state,
             wants,
@@ -248,27 +249,31 @@ impl<S: Store> Cluster<S> {
             clock,
             guard,
         ));
-        let (to_bodies, told) = mpsc::channel(bodies::TOLD_MAX);
-        let bodies = bodies::Driver::new(Arc::clone(&state), Arc::clone(&board), clock, bodies);
+        let (to_bodies, told) = mpsc::channel(blobs::TOLD_MAX);
+        let bodies = blobs::Driver::new(Arc::clone(&state), Arc::clone(&board), clock, bodies);
         let room = bodies.room();
         tasks.spawn(bodies.run(wants, told));
-        tasks.spawn(drive::drive(
+        tasks.spawn(link_input::drive(
             Arc::clone(&state),
             Arc::clone(&board),
             events,
             to_bodies,
             room,
         ));
-        tasks.spawn(drive::measure(Arc::clone(&state), Arc::clone(&board)));
+        tasks.spawn(link_input::measure(Arc::clone(&state), Arc::clone(&board)));
         let (found, told) = (Arc::clone(&state), Arc::clone(&board));
         tasks.spawn(async move { found.is_older(&told.older().await) });
         if !unasked.is_empty() {
-            tasks.spawn(unasked::ask_later(Arc::clone(&state), unasked, clock));
+            tasks.spawn(unverified_peers::ask_later(
+                Arc::clone(&state),
+                unasked,
+                clock,
+            ));
         }
         if state.is_young() {
-            tasks.spawn(young::watch(Arc::clone(&state), Arc::clone(&board)));
+            tasks.spawn(syncing::watch(Arc::clone(&state), Arc::clone(&board)));
         }
-        tasks.spawn(kept::watch(
+        tasks.spawn(log_retention::watch(
             Arc::clone(&state),
             Arc::clone(&board),
             kept_bytes,
@@ -363,7 +368,7 @@ impl<S: Store> Running<S> {
 
 /// What `whimbrel cluster join` asks.
 pub(crate) fn question_of_join(incarnation: Incarnation) -> Vec<u8> {
-    question::encoded(&question::Question::Join { incarnation })
+    rpc::encoded(&rpc::Question::Join { incarnation })
 }
 
 /// What a command that works on the store without a server must know of the members, so that nothing is forgotten which others lack. It asks nobody whether this disk is an older
@@ -389,7 +394,10 @@ pub(crate) async fn offline<S: Store>(
     let me = Incarnation::from_hash(data.identity().incarnation);
     let members = kept.roster.members();
     if members.is_out(me) {
-        return Err(StartError::Cluster(state::was_removed(&kept.roster, me)));
+        return Err(StartError::Cluster(roster_store::was_removed(
+            &kept.roster,
+            me,
+        )));
     }
     if !members.holders_before(me).is_empty() && !files.is_filled(me) {
         return Err(StartError::Cluster(NOT_FILLED.into()));
@@ -400,7 +408,7 @@ pub(crate) async fn offline<S: Store>(
             "this node has a new incarnation, and no slot for it yet: start the server, so that a member gives it one".into(),
         ));
     }
-    unasked::keep(&files, store, me).await?;
+    unverified_peers::keep(&files, store, me).await?;
     Ok(Some(Membership {
         peers,
         holders: kept.roster.holders(),

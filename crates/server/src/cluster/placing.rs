@@ -3,7 +3,7 @@
 //! Who is to hold a partition follows from the members and the configuration alone ([`placement::holders`]). A node comes when it is to; one that is to hold it no
 //! more begins to leave when those who are to have all that clients may know, and has left when they have said that they have all that is on its disk. So there are never
 //! fewer than there are to be. A member that is not linked, or does not know of holders, keeps all where they are. If those who stay cannot say it, the partition is held again
-//! ([`super::tries`]).
+//! ([`super::backoff`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,10 +22,10 @@ use whimbrel_replication::{
 use whimbrel_service::peers::PartitionReport;
 
 use super::{
-    state::State,
-    tries::{Far, Tries},
+    backoff::{Far, Tries},
+    roster_store::State,
 };
-use crate::{config::Config, store_calls::Store, switchboard::Switchboard};
+use crate::{config::Config, router::Router, store_calls::Store};
 
 /// How often it is looked: as long as nothing is to be moved, this is a look at the roster and at what machines say.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -65,7 +65,7 @@ pub(crate) fn least(config: &Config) -> usize {
 }
 
 /// Runs as long as the node.
-pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Switchboard>, wanted: Wanted) {
+pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Router>, wanted: Wanted) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (begun, mut tries) = (Instant::now(), Tries::default());
@@ -73,7 +73,7 @@ pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Switchboard
         ticks.tick().await;
         let now = begun.elapsed();
         if let Err(error) = look(&state, &board, wanted, &mut tries, now).await {
-            tracing::warn!(%error, "what this node holds cannot be said");
+            tracing::warn!(%error, "cannot report which partitions this node holds");
         }
     }
 }
@@ -108,7 +108,7 @@ enum Move {
 }
 
 impl Here<'_> {
-    fn next(&self, me: Incarnation, others: &Others, room: &Room) -> Option<Move> {
+    fn next(&self, me: Incarnation, others: &PeerState, room: &Room) -> Option<Move> {
         let Some(report) = self.report else {
             // Where nobody ever wrote, a start opens nothing.
             let is_asked = self.phase != Phase::Holds || self.came_back;
@@ -177,7 +177,7 @@ struct Room {
 }
 
 /// What has to be known of others before anything is left.
-struct Others {
+struct PeerState {
     /// All members, and all of them know of holders.
     all_linked: bool,
     /// Somebody is being removed.
@@ -188,7 +188,7 @@ struct Others {
     stays: bool,
 }
 
-impl Others {
+impl PeerState {
     fn may_leave(&self, partition: PartitionId) -> bool {
         let kept = self.keeps.as_ref();
         let free = kept.is_some_and(|keeps| !keeps.contains(&partition));
@@ -223,11 +223,11 @@ fn nodes(roster: &Roster) -> Vec<Node> {
 
 async fn look<S: Store>(
     state: &State<S>,
-    board: &Switchboard,
+    board: &Router,
     of: Wanted,
     tries: &mut Tries,
     now: Duration,
-) -> Result<(), super::state::ChangeError> {
+) -> Result<(), super::roster_store::ChangeError> {
     let roster = state.roster();
     let me = state.me();
     let serves = |bucket| state.serves(&roster, PartitionId::accounts(bucket));
@@ -249,7 +249,7 @@ async fn look<S: Store>(
         .map(|link| link.incarnation)
         .collect();
     let open = roster.members().open();
-    let others = Others {
+    let others = PeerState {
         all_linked: open.iter().all(|id| *id == me || able.contains(id)),
         closing: !roster.members().closing().is_empty(),
         keeps: queue.map(|queue| queue.keeps.clone()),
@@ -302,24 +302,27 @@ async fn look<S: Store>(
                 room.leaving -= 1;
                 match state.change(|roster| roster.leave(me, partition)).await {
                     // What members say of partitions has no room left: it stays.
-                    Err(super::state::ChangeError::Roster(RosterError::TooLong)) => continue,
+                    Err(super::roster_store::ChangeError::Roster(RosterError::TooLong)) => continue,
                     done => done?,
                 }
                 // Those too that watch no mailbox: what they ask is refused from now on, and who comes again is brought to a holder.
                 state.turn_out(partition);
-                tracing::info!(partition = number, "is left: others hold it");
+                tracing::info!(
+                    partition = number,
+                    "releasing a partition: other nodes hold it"
+                );
             }
             Move::Stay => {
                 state.change(|roster| roster.stay(me, partition)).await?;
-                tracing::info!(partition = number, "is not left now");
+                tracing::info!(partition = number, "a partition is not released for now");
             }
             Move::GiveUp => {
                 state.change(|roster| roster.stay(me, partition)).await?;
                 tries.in_vain(partition, now);
                 tracing::warn!(
                     partition = number,
-                    "is not left: those who are to hold it do not say that they have all (an account is stalled there, bodies are lacking, or the number of \
-                     holders differs between nodes); it is tried again later"
+                    "a partition is not released: its holders do not report that they have all of it (an account is stalled there, blobs are missing, or the \
+                     number of holders differs between nodes). It is tried again later"
                 );
             }
             Move::Left(end) => {
@@ -327,12 +330,18 @@ async fn look<S: Store>(
                     .change(|roster| roster.left(me, partition, end))
                     .await?;
                 tries.left(partition);
-                tracing::info!(partition = number, "was left: what is here of it goes");
+                tracing::info!(
+                    partition = number,
+                    "a partition was released: deleting its data here"
+                );
             }
             Move::Come => {
                 room.coming -= 1;
                 state.change(|roster| roster.come(me, partition)).await?;
-                tracing::info!(partition = number, "is held again, when all of it is here");
+                tracing::info!(
+                    partition = number,
+                    "getting a partition back: it is held when all of it is here"
+                );
             }
         }
         board.open_partition(partition);
@@ -403,7 +412,7 @@ mod tests {
                 is_vain: false,
             };
             change(&mut here);
-            let mut others = Others {
+            let mut others = PeerState {
                 all_linked: true,
                 closing: false,
                 keeps: Some(BTreeSet::new()),
@@ -451,7 +460,7 @@ mod tests {
                 rests: false,
                 is_vain: false,
             };
-            let others = Others {
+            let others = PeerState {
                 all_linked: true,
                 closing: false,
                 keeps: Some(BTreeSet::new()),

@@ -36,7 +36,7 @@ use whimbrel_replication::{
 use whimbrel_service::{api::Event, owner::keys::partition_of};
 use whimbrel_smtp::HostName;
 
-use super::{links::link_of, state::State};
+use super::{links::link_of, roster_store::State};
 use crate::{
     driver::{Connection, Context},
     listen::{Places, Protocol},
@@ -143,7 +143,7 @@ impl Head {
                 basic,
             },
         };
-        super::question::encoded(&Head {
+        super::rpc::encoded(&Head {
             account: handover.account.map(|account| account.0),
             address: handover.peer.address.to_string(),
             tls,
@@ -487,7 +487,7 @@ impl Client<'_> {
             };
             if let Some(error) = lost {
                 let session = self.registered.id.0;
-                tracing::info!(session, node, %error, "the node that serves this session is gone");
+                tracing::info!(session, node, %error, "the node that serves this session is unreachable");
                 // An answer that has arrived is the client's, who would do again what was done.
                 let until = Instant::now() + REST_TIME_MAX;
                 while Instant::now() < until {
@@ -651,7 +651,7 @@ pub(super) async fn serve<S: Store>(
             let from = relayed.from.to_string();
             match admit(&state, &context, &registry, &places, &relayed) {
                 Err(why) => {
-                    tracing::info!(from, why, "a session that was brought is not taken");
+                    tracing::info!(from, why, "refused a session that another node relays");
                     relayed.refuse(why).await;
                 }
                 Ok((connection, account)) => {

@@ -40,7 +40,7 @@ fn sessions_of_version_1_are_kept() {
         head(None, mail(MailRole::Smtp)),
         head(None, mail(MailRole::Lmtp)),
     ];
-    super::super::question::is_kept("sessions-v1.cbor", &heads);
+    super::super::rpc::is_kept("sessions-v1.cbor", &heads);
 }
 
 /// Takes nothing any more.

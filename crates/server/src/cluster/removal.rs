@@ -15,8 +15,8 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::{members::Ends, roster::Holdings};
 use whimbrel_service::peers::PeerInput;
 
-use super::state::State;
-use crate::{store_calls::Store, switchboard::Switchboard};
+use super::roster_store::State;
+use crate::{router::Router, store_calls::Store};
 
 /// How often it is looked what is here of removed members' logs. Nothing is looked at while there is none that is not closed.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -31,7 +31,7 @@ const NODE_WIDE: [PartitionId; 2] = [PartitionId::DIRECTORY, PartitionId::QUEUE]
 /// Runs as long as the node. `filled`: this node knows all that was written under its slot.
 pub(super) async fn watch<S: Store>(
     state: Arc<State<S>>,
-    board: Arc<Switchboard>,
+    board: Arc<Router>,
     filled: watch::Sender<bool>,
 ) {
     let mut ticks = interval(LOOK_EVERY);
@@ -42,11 +42,9 @@ pub(super) async fn watch<S: Store>(
         look(&state, &board, &mut whole, &mut next).await;
         let before = state.holders_before();
         if !*filled.borrow() && before.iter().all(|id| whole.contains_key(id)) {
-            tracing::info!(
-                "all is here that was written under the slot of this node before it joined"
-            );
+            tracing::info!("this node has all operations of the earlier owner of its slot");
             if let Err(error) = state.files.keep_filled(state.me()) {
-                tracing::warn!(%error, "the next start looks again");
+                tracing::warn!(%error, "cannot record that; the next start checks again");
             }
             filled.send_replace(true);
         }
@@ -76,12 +74,7 @@ impl Closed {
     }
 }
 
-async fn look<S: Store>(
-    state: &State<S>,
-    board: &Switchboard,
-    whole: &mut Ends,
-    next: &mut Closed,
-) {
+async fn look<S: Store>(state: &State<S>, board: &Router, whole: &mut Ends, next: &mut Closed) {
     let roster = state.roster();
     let closing = roster.members().closing();
     let closed: Vec<Incarnation> = roster.former().into_keys().collect();
@@ -107,7 +100,7 @@ async fn look<S: Store>(
     let me = state.me();
     let settled = state.change(|roster| roster.settle(me, &holdings).map(drop));
     if let Err(error) = settled.await {
-        tracing::warn!(%error, "what is held of a removed member's logs cannot be said");
+        tracing::warn!(%error, "cannot report which logs of a removed member are here");
     }
     let roster = state.roster();
     let now = roster.whole(&holdings);
@@ -126,13 +119,13 @@ async fn look<S: Store>(
                     name,
                     incarnation,
                     operations = stranded,
-                    "of a removed member some operations are here that rest on others which were removed with it: nobody can apply them"
+                    "some operations of a removed member depend on others that were lost with it: no node can apply them"
                 );
             }
             tracing::info!(
                 name,
                 incarnation,
-                "the logs of a removed member are closed and here as a whole"
+                "the logs of a removed member are closed and complete here"
             );
         }
         whole.extend(new);
@@ -145,7 +138,7 @@ async fn look<S: Store>(
 /// What is here of these logs; `None`: a partition is being opened.
 async fn holdings<S: Store>(
     state: &State<S>,
-    board: &Switchboard,
+    board: &Router,
     of: &[Incarnation],
 ) -> Option<Holdings> {
     let reports = board.all_reports().await?;

@@ -14,7 +14,7 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::{
     clocks,
     members::Member,
-    roster::{Heard, Place, Roster, RosterError},
+    roster::{MergeOutcome, Place, Roster, RosterError},
     wire::Frame,
 };
 use whimbrel_service::{owner::keys::partition_of, peers::PeerInput};
@@ -24,16 +24,16 @@ use super::{
     NOT_FILLED,
     files::{Files, FilesError},
     links::Links,
-    question::Held,
+    rpc::RememberedLog,
     status::{Drain, DrainAsk, Removal, RemovalLine, Remove, Status},
 };
 use crate::{
     actor::{Fatal, PanicStops},
     clock::{Clock, wall_micros},
     registry::Registry,
+    router::Router,
     serve::StartError,
     store_calls::Store,
-    switchboard::Switchboard,
 };
 
 /// What all tasks of the cluster share.
@@ -50,7 +50,7 @@ pub(super) struct State<S> {
     /// Held while a change is kept, which may take as long as the disk likes, and told, so that all hear of changes in one order.
     changing: Mutex<()>,
     pub(super) me: OnceLock<Incarnation>,
-    pub(super) served: OnceLock<(Arc<Switchboard>, Fatal)>,
+    pub(super) served: OnceLock<(Arc<Router>, Fatal)>,
     /// Sessions, and the clock of the machines.
     pub(super) sessions: OnceLock<(Arc<Registry>, Clock)>,
     /// How many workers of a region serve a partition, to be shown.
@@ -77,12 +77,12 @@ pub(super) enum ChangeError {
     #[error(transparent)]
     Token(#[from] TokenError),
     #[error(
-        "the cluster has a node {0}; set another cluster.name. If that one never started, or is gone for good: `whimbrel cluster remove {0}` on a member (what it \
-         wrote and had not sent is lost), and come again"
+        "the cluster has a node {0} already: set another cluster.name. If that node never started, or is gone for good, run `whimbrel cluster remove {0}` on a \
+         member (what it wrote and had not sent is lost), and try again"
     )]
     Name(NodeName),
     #[error(
-        "this node was removed from the cluster; it may join as a new one, with an empty \
+        "this node was removed from the cluster; it can join as a new node, with an empty \
          data directory and a token"
     )]
     Removed,
@@ -129,7 +129,7 @@ impl<S: Store> State<S> {
     }
 
     /// The machines run.
-    pub(super) async fn serve(&self, board: Arc<Switchboard>, fatal: Fatal) {
+    pub(super) async fn serve(&self, board: Arc<Router>, fatal: Fatal) {
         let _ = self.served.set((board, fatal));
         // Somebody may have been let in since the machines were made.
         let _turn = self.changing.lock().await;
@@ -205,7 +205,7 @@ impl<S: Store> State<S> {
             tracing::error!(%error, "run `whimbrel node renew` before the next start");
         }
         self.die(&format!(
-            "this disk is older than what was told from it: {because}. At the next start the node takes a new incarnation"
+            "this disk is older than what other nodes got from it: {because}. At the next start the node takes a new incarnation"
         ));
     }
 
@@ -279,7 +279,7 @@ impl<S: Store> State<S> {
                 let new = roster.remove(me, *life, wall_micros())?;
                 if new {
                     let incarnation = format!("{:016x}", life.get());
-                    tracing::warn!(node, incarnation, "is removed from the cluster");
+                    tracing::warn!(node, incarnation, "a node was removed from the cluster");
                 }
             }
             Ok::<_, RosterError>(())
@@ -292,8 +292,8 @@ impl<S: Store> State<S> {
         &self,
         from: Incarnation,
         theirs: &Roster,
-    ) -> Result<Heard, RosterError> {
-        const OLD: Heard = Heard::Taken { new: false };
+    ) -> Result<MergeOutcome, RosterError> {
+        const OLD: MergeOutcome = MergeOutcome::Taken { new: false };
         // Mostly, and nobody is waited for.
         if Roster::clone(&self.roster()).hear(from, theirs)? == OLD {
             return Ok(OLD);
@@ -301,11 +301,11 @@ impl<S: Store> State<S> {
         let _turn = self.changing.lock().await;
         let mut roster = Roster::clone(&self.roster());
         let heard = roster.hear(from, theirs)?;
-        if heard != (Heard::Taken { new: true }) {
+        if heard != (MergeOutcome::Taken { new: true }) {
             return Ok(heard);
         }
         if let Err(error) = self.keep(&roster).await {
-            tracing::warn!(%error, "the members of the cluster cannot be kept");
+            tracing::warn!(%error, "cannot store the members of the cluster");
         }
         self.tell(roster).await;
         Ok(heard)
@@ -407,7 +407,10 @@ impl<S: Store> State<S> {
     }
 
     /// Where the logs of one incarnation stand here.
-    pub(super) async fn logs_of(&self, incarnation: Incarnation) -> Result<Vec<Held>, StoreError> {
+    pub(super) async fn logs_of(
+        &self,
+        incarnation: Incarnation,
+    ) -> Result<Vec<RememberedLog>, StoreError> {
         logs_of(&self.store, incarnation).await
     }
 
@@ -445,7 +448,7 @@ impl<S: Store> State<S> {
 pub(super) async fn logs_of<S: Store>(
     store: &S,
     incarnation: Incarnation,
-) -> Result<Vec<Held>, StoreError> {
+) -> Result<Vec<RememberedLog>, StoreError> {
     let origin = Origin(incarnation.get());
     let mut logs = Vec::new();
     for partition in store.partitions().await? {
@@ -455,7 +458,7 @@ pub(super) async fn logs_of<S: Store>(
         let positions = store.log_positions(partition).await?;
         let own = positions.into_iter().find(|(of, _)| *of == origin);
         if let Some((_, LogPosition { next, hash, .. })) = own.filter(|(_, at)| at.next > 1) {
-            logs.push(Held {
+            logs.push(RememberedLog {
                 partition: PartitionId(number),
                 last: next - 1,
                 hash: hash.0,

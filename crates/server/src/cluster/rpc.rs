@@ -78,7 +78,7 @@ pub(super) struct Remembered {
     #[n(0)]
     pub(super) roster: Roster,
     #[n(1)]
-    pub(super) logs: Vec<Held>,
+    pub(super) logs: Vec<RememberedLog>,
     /// The time there; `None`: an earlier version.
     #[n(2)]
     pub(super) wall_micros: Option<u64>,
@@ -141,7 +141,7 @@ impl LogHeld {
 
 /// A log.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub(super) struct Held {
+pub(super) struct RememberedLog {
     #[n(0)]
     pub(super) partition: PartitionId,
     /// The last number.
@@ -152,7 +152,7 @@ pub(super) struct Held {
     pub(super) hash: [u8; 32],
 }
 
-impl Held {
+impl RememberedLog {
     /// As that peer's hello for the partition would say it.
     pub(super) fn hello(&self, of: Incarnation) -> Hello {
         let hash = Hash(self.hash);
@@ -239,7 +239,7 @@ mod tests {
                 },
             ],
         );
-        let log = Held {
+        let log = RememberedLog {
             partition: PartitionId::DIRECTORY,
             last: 9,
             hash: [5; 32],
@@ -303,7 +303,7 @@ mod tests {
         #[n(0)]
         roster: Roster,
         #[n(1)]
-        logs: Vec<Held>,
+        logs: Vec<RememberedLog>,
         #[n(2)]
         wall_micros: Option<u64>,
     }

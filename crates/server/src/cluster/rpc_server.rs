@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::sync::mpsc;
-use whimbrel_cluster::{Asked, NodeName, Refused, Shown, TokenError};
+use whimbrel_cluster::{MemberRequest, NodeName, PeerIdentity, Refused, TokenError};
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::{
     members::Member,
@@ -14,8 +14,8 @@ use whimbrel_replication::{
 };
 
 use super::{
-    question::{LOGS_MAX, LogHeld, Question, Remembered, asked_by, encoded},
-    state::{ChangeError, State},
+    roster_store::{ChangeError, State},
+    rpc::{LOGS_MAX, LogHeld, Question, Remembered, asked_by, encoded},
     status::DrainAsk,
 };
 use crate::{clock::wall_micros, store_calls::Store};
@@ -36,7 +36,7 @@ impl Vain {
         if self.said.is_some_and(|said| said.elapsed() < VAIN_AFTER) {
             return;
         }
-        tracing::warn!(node = %name, tokens = self.since, "a node that is no member asked to be let in, and its token is not valid");
+        tracing::warn!(node = %name, tokens = self.since, "a node asked to join with an invalid token");
         *self = Vain {
             said: Some(Instant::now()),
             since: 0,
@@ -46,14 +46,14 @@ impl Vain {
 
 impl<S: Store> State<S> {
     /// Answers until the transport is gone.
-    pub(super) async fn answer_all(self: Arc<Self>, mut asked: mpsc::Receiver<Asked>) {
+    pub(super) async fn answer_all(self: Arc<Self>, mut asked: mpsc::Receiver<MemberRequest>) {
         let mut vain = Vain::default();
         while let Some(asked) = asked.recv().await {
             // It waits no more, and will ask again: what would be done for it now would be done twice.
             if asked.answer.is_closed() {
                 continue;
             }
-            if let Shown::Token { id, secret } = asked.shown
+            if let PeerIdentity::Token { id, secret } = asked.shown
                 && let Err(refused) = self.judge_token(id, secret).await
             {
                 vain.say(&asked.name);
@@ -65,15 +65,15 @@ impl<S: Store> State<S> {
                 place.is_known();
             }
             // Who was removed asks what is remembered, and hears that it was.
-            if asked.shown == Shown::Certificate
+            if asked.shown == PeerIdentity::Certificate
                 && let Ok(Question::Drain { .. } | Question::Holdings { .. } | Question::Unfinished) =
                     minicbor::decode(&asked.detail)
                 && !self.is_member(&asked.name, asked_by(&asked.detail))
             {
-                tracing::warn!(node = %asked.name, "a node that is no member asked in vain");
+                tracing::warn!(node = %asked.name, "refused a request of a node that is not a member");
                 let _ = asked
                     .answer
-                    .send(Err(Refused("that is for members".into())));
+                    .send(Err(Refused("only members may ask that".into())));
                 continue;
             }
             if let Ok(Question::Drain { cancel, look }) = minicbor::decode(&asked.detail) {
@@ -83,20 +83,22 @@ impl<S: Store> State<S> {
             }
             let answer = match minicbor::decode(&asked.detail) {
                 Ok(Question::Remember { incarnation }) => match asked.shown {
-                    Shown::Certificate => self.remember(incarnation).await,
-                    Shown::Token { .. } => Err(Refused("that is for members".into())),
+                    PeerIdentity::Certificate => self.remember(incarnation).await,
+                    PeerIdentity::Token { .. } => Err(Refused("only members may ask that".into())),
                 },
                 Ok(Question::Holdings {
                     partitions,
                     of,
                     young,
                 }) => match asked.shown {
-                    Shown::Certificate => self.held(&partitions, &of, young == Some(true)).await,
-                    Shown::Token { .. } => Err(Refused("that is for members".into())),
+                    PeerIdentity::Certificate => {
+                        self.held(&partitions, &of, young == Some(true)).await
+                    }
+                    PeerIdentity::Token { .. } => Err(Refused("only members may ask that".into())),
                 },
                 Ok(Question::Unfinished) => match asked.shown {
-                    Shown::Certificate => self.unfinished().await,
-                    Shown::Token { .. } => Err(Refused("that is for members".into())),
+                    PeerIdentity::Certificate => self.unfinished().await,
+                    PeerIdentity::Token { .. } => Err(Refused("only members may ask that".into())),
                 },
                 Ok(Question::Drain { .. }) => unreachable!("it was answered above"),
                 Ok(Question::Join { incarnation }) => {
@@ -105,7 +107,7 @@ impl<S: Store> State<S> {
                 Err(_) => Err(Refused("this node does not understand the question".into())),
             };
             if let Err(Refused(why)) = &answer {
-                tracing::warn!(node = %asked.name, why, "a node asked in vain");
+                tracing::warn!(node = %asked.name, why, "refused a request of a node");
             }
             // It may have lost patience.
             let _ = asked.answer.send(answer);
@@ -174,18 +176,18 @@ impl<S: Store> State<S> {
     }
 
     /// A member asks this node to be drained. It takes a while, in which others are answered.
-    async fn answer_drain(self: Arc<Self>, asked: Asked, ask: DrainAsk) {
+    async fn answer_drain(self: Arc<Self>, asked: MemberRequest, ask: DrainAsk) {
         let answer = match &asked.shown {
-            Shown::Certificate => {
+            PeerIdentity::Certificate => {
                 if ask != DrainAsk::Look {
-                    tracing::info!(node = %asked.name, ?ask, "a member asks this node to be drained");
+                    tracing::info!(node = %asked.name, ?ask, "another member drains this node");
                 }
                 let drain = self.drain(ask).await;
                 drain
                     .and_then(|drain| serde_json::to_vec(&drain).map_err(|error| error.to_string()))
                     .map_err(Refused)
             }
-            Shown::Token { .. } => Err(Refused("that is for members".into())),
+            PeerIdentity::Token { .. } => Err(Refused("only members may ask that".into())),
         };
         // It may have lost patience.
         let _ = asked.answer.send(answer);
@@ -193,14 +195,14 @@ impl<S: Store> State<S> {
 
     async fn let_in(
         &self,
-        shown: &Shown,
+        shown: &PeerIdentity,
         name: &NodeName,
         incarnation: Incarnation,
     ) -> Result<Vec<u8>, Refused> {
         let Some(me) = self.me.get().copied() else {
             return Err(Refused("this node is starting; try again".into()));
         };
-        if *shown == Shown::Certificate && self.lives_elsewhere(name, incarnation) {
+        if *shown == PeerIdentity::Certificate && self.lives_elsewhere(name, incarnation) {
             return Err(Refused(format!(
                 "a node {name} is linked under another incarnation: it runs twice, and one of the two is a copy. Stop the one that is not to go on"
             )));
@@ -217,10 +219,10 @@ impl<S: Store> State<S> {
             };
             let named = members.iter().any(|(id, member)| is_other(id, member));
             let known = members.get(incarnation).is_some();
-            if !named && !known && matches!(shown, Shown::Certificate) {
+            if !named && !known && matches!(shown, PeerIdentity::Certificate) {
                 return Err(ChangeError::Removed);
             }
-            if let Shown::Token { id, secret } = shown {
+            if let PeerIdentity::Token { id, secret } = shown {
                 if named {
                     return Err(ChangeError::Name(name.clone()));
                 }
@@ -246,7 +248,7 @@ impl<S: Store> State<S> {
             node = %name,
             incarnation = format!("{:016x}", incarnation.get()),
             slot,
-            "let in"
+            "admitted a node"
         );
         Ok(encoded(&*roster))
     }
@@ -261,8 +263,8 @@ impl<S: Store> State<S> {
 
     async fn remember(&self, incarnation: Incarnation) -> Result<Vec<u8>, Refused> {
         let logs = self.logs_of(incarnation).await.map_err(|error| {
-            tracing::warn!(%error, "a peer cannot be told what is here of it");
-            Refused("reading failed here; try again".into())
+            tracing::warn!(%error, "cannot tell a peer what is here of its logs");
+            Refused("reading failed on this node; try again".into())
         })?;
         let roster = Roster::clone(&self.roster());
         let wall_micros = Some(wall_micros());
@@ -291,12 +293,12 @@ fn where_slots_are(roster: &Roster) -> String {
             .iter()
             .map(|(name, count)| format!("{name} ({count} free)"))
             .collect();
-        return format!("; ask one that has: take a token of {}", each.join(" or "));
+        return format!("; use a token of {} instead", each.join(" or "));
     }
     let all: u32 = free.values().map(|slots| slots.count_ones()).sum();
     format!(
-        ". No member that is there has one; {all} are free at lives of nodes that are gone. Remove those (`whimbrel cluster remove NAME`, and \
-         `whimbrel cluster remove NAME --earlier` for what a node was before), let all members meet, and come again when \
+        ". No reachable member has one; {all} belong to nodes that are gone. Remove those (`whimbrel cluster remove NAME`, and \
+         `whimbrel cluster remove NAME --earlier` for earlier incarnations), let all members meet, and try again when \
          `whimbrel cluster status` shows free slots"
     )
 }
@@ -322,15 +324,15 @@ mod tests {
         };
         roster.tell("a", place.clone()).unwrap();
         let told = where_slots_are(&roster);
-        assert!(told.ends_with("take a token of a (2 free)"), "{told}");
+        assert!(
+            told.ends_with("use a token of a (2 free) instead"),
+            "{told}"
+        );
         // Its disk was put back: the former life has them.
         place.version = 2;
         place.incarnation = two;
         roster.tell("a", place).unwrap();
         let told = where_slots_are(&roster);
-        assert!(
-            told.contains("2 are free at lives of nodes that are gone"),
-            "{told}"
-        );
+        assert!(told.contains("2 belong to nodes that are gone"), "{told}");
     }
 }

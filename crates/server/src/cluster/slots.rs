@@ -10,7 +10,7 @@ use whimbrel_cluster::Peer;
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::roster::Roster;
 
-use super::{settle::remembered_by, state::State, status::Remove};
+use super::{roster_store::State, startup_identity::remembered_by, status::Remove};
 use crate::{clock::Clock, store_calls::Store};
 
 /// How often it is looked whether something has changed.
@@ -62,7 +62,7 @@ async fn share_out<S: Store>(state: &State<S>, roster: &Roster, linked: &BTreeSe
     let given = state.change(|roster| roster.share_out(me, linked).map(drop));
     match given.await {
         Ok(()) => tracing::debug!("free slots were given to other members"),
-        Err(error) => tracing::warn!(%error, "free slots cannot be given to other members"),
+        Err(error) => tracing::warn!(%error, "cannot give free slots to other members"),
     }
 }
 
@@ -98,7 +98,7 @@ async fn give_up<S: Store>(state: &State<S>, lives: &[Incarnation], clock: Clock
                     tracing::warn!(
                         peer = %peer.name,
                         incarnation,
-                        "a peer is linked to an earlier life of this node: it runs twice. Stop the one that is not to go on"
+                        "a peer is linked to an earlier incarnation of this node, so the node runs twice. Stop one of the two"
                     );
                     return;
                 }
@@ -106,10 +106,10 @@ async fn give_up<S: Store>(state: &State<S>, lives: &[Incarnation], clock: Clock
             }
         }
     }
-    tracing::info!("all that earlier lives of this node had is here: they are given up");
+    tracing::info!("this node has everything of its earlier incarnations, and removes them");
     let node = state.credentials.name().to_string();
     let removed = state.remove_lives(&node, lives).await;
     if let Err(error) = removed {
-        tracing::warn!(%error, "earlier lives of this node cannot be removed from the cluster");
+        tracing::warn!(%error, "cannot remove earlier incarnations of this node from the cluster");
     }
 }

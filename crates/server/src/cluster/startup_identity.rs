@@ -11,7 +11,7 @@ use whimbrel_cluster::{JoinError, NodeName, Peer, ask_member};
 use whimbrel_crdt::{Hash, Incarnation};
 use whimbrel_replication::{
     Now,
-    identity::{Asked, Because, Identity, Own},
+    identity::{Because, Identity, IdentityAnswer, Own},
     roster::Roster,
     wire::Hello,
 };
@@ -20,10 +20,10 @@ use whimbrel_storage::{Origin, StoreError};
 
 use super::{
     clocks::PeerTimes,
-    elsewhere,
-    question::{Held, Question, Remembered, asked, encoded},
-    state::{State, was_removed},
-    unasked::{self, refuse_written},
+    duplicate_node,
+    roster_store::{State, was_removed},
+    rpc::{Question, Remembered, RememberedLog, asked, encoded},
+    unverified_peers::{self, refuse_written},
 };
 use crate::{
     clock::Clock,
@@ -48,7 +48,7 @@ const SLOT_TRIES_MAX: u32 = 2;
 const REMOVED_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Who the node is.
-pub(super) struct Settled {
+pub(super) struct StartupIdentity {
     pub(super) me: Incarnation,
     pub(super) slot: u8,
     /// The clocks of the peers that answered.
@@ -62,7 +62,7 @@ pub(super) async fn settle<S: Store>(
     data: &mut DataDir,
     patience: Duration,
     clock: Clock,
-) -> Result<Settled, StartError> {
+) -> Result<StartupIdentity, StartError> {
     // Who this disk was: a former incarnation may be known to be removed when the present one is known to nobody.
     let was = match state.files.life()? {
         Some(life) => life,
@@ -82,7 +82,7 @@ pub(super) async fn settle<S: Store>(
     let mut answered = BTreeSet::new();
     let answers = ask_all(state, me, patience, clock).await;
     // First: whatever the disk lacks, another one may be writing under its numbers.
-    let answers = elsewhere::refuse(state, me, answers, clock).await?;
+    let answers = duplicate_node::refuse(state, me, answers, clock).await?;
     for answer in answers {
         let Answer {
             peer,
@@ -109,10 +109,7 @@ pub(super) async fn settle<S: Store>(
     let unasked: BTreeSet<NodeName> = unasked.filter(|name| !answered.contains(name)).collect();
     refuse_removed(state, me, &told).await?;
     if let Some(because) = forgotten {
-        tracing::error!(
-            because,
-            "this disk is older than what its peers remember of it"
-        );
+        tracing::error!(because, "this disk is older than what its peers have of it");
         refuse_written(state, me).await?;
         data.renew(Copy::Peers);
     }
@@ -140,13 +137,13 @@ pub(super) async fn settle<S: Store>(
     if unasked.is_empty() {
         state.files.all_asked()?;
     } else {
-        unasked::keep(&state.files, &state.store, me).await?;
+        unverified_peers::keep(&state.files, &state.store, me).await?;
     }
     state.files.keep_life(me)?;
     data.assign(member.slot);
     data.write()?;
     state.files.renewed()?;
-    Ok(Settled {
+    Ok(StartupIdentity {
         me,
         slot: member.slot,
         asked,
@@ -201,7 +198,7 @@ async fn refuse_removed<S: Store>(
     let refused = match told {
         [] => " No member could be asked how much of it they lack.".to_owned(),
         told => {
-            let lacks = |held: &Held| {
+            let lacks = |held: &RememberedLog| {
                 let theirs = told.iter().flat_map(|told| &told.logs);
                 let theirs = theirs.filter(|theirs| theirs.partition == held.partition);
                 let most = theirs.map(|theirs| theirs.last).max().unwrap_or(0);
@@ -343,14 +340,17 @@ pub(super) async fn forgotten_by<S: Store>(
 pub(super) fn told(because: &Because) -> String {
     match because {
         Because::TheyHaveMore { peer, number } => {
-            format!("node {:016x} has {number} of our operations", peer.get())
+            format!(
+                "node {:016x} has {number} operations of this node",
+                peer.get()
+            )
         }
         Because::TheyHaveOther { peer, number } => format!(
-            "node {:016x} has another batch of ours under the number {number}",
+            "node {:016x} has a different batch of this node under the number {number}",
             peer.get()
         ),
         Because::WeHadMore { peer } => format!(
-            "node {:016x} was told that more is on this disk than there is",
+            "node {:016x} knows of more on this disk than there is",
             peer.get()
         ),
     }
@@ -376,7 +376,7 @@ pub(super) async fn judge<S: Store>(
     };
     let mut identity = Identity::new(me, BTreeSet::from([peer]), Now::default(), u64::MAX);
     let mut asked = identity.hello(peer, hello, &own);
-    if let Some(Asked::Look { peer, number }) = asked {
+    if let Some(IdentityAnswer::Look { peer, number }) = asked {
         let page = state
             .store
             .read_log(partition, Origin(me.get()), number, 1)
@@ -386,7 +386,7 @@ pub(super) async fn judge<S: Store>(
         asked = identity.looked(peer, number, hash);
     }
     Ok(match asked {
-        Some(Asked::Renew(because)) => Some(because),
+        Some(IdentityAnswer::Renew(because)) => Some(because),
         _ => None,
     })
 }
@@ -482,5 +482,5 @@ async fn be_sponsored<S: Store>(
 }
 
 #[cfg(test)]
-#[path = "settle_tests.rs"]
+#[path = "startup_identity_tests.rs"]
 mod tests;

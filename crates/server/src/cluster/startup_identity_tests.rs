@@ -10,7 +10,7 @@ use tokio::{
 };
 use whimbrel_cluster::{Authority, Lanes, Transport, handshake};
 use whimbrel_crdt::PartitionId;
-use whimbrel_replication::roster::{Heard, Place};
+use whimbrel_replication::roster::{MergeOutcome, Place};
 use whimbrel_storage::memory::MemoryStore;
 
 use super::*;
@@ -152,7 +152,7 @@ impl Scene {
         data.start(None);
         data.join(WAS, 1);
         if renewed {
-            data.renew(Copy::Asked);
+            data.renew(Copy::IdentityAnswer);
         }
         let mut of = vec![("a", address)];
         for (name, listener) in &self.silent {
@@ -173,7 +173,7 @@ impl Scene {
         life: Option<u64>,
         renewed: bool,
         patience: Duration,
-    ) -> (Result<Settled, StartError>, Files) {
+    ) -> (Result<StartupIdentity, StartError>, Files) {
         let (state, mut data) = self.ready(a, c, life, renewed).await;
         let settled = settle(&state, &mut data, patience, self.clock).await;
         (settled, state.files.clone())
@@ -323,7 +323,7 @@ async fn who_lost_the_answer_asks_for_the_same_slot() {
     let mut data = DataDir::open(&scene.path("c")).unwrap();
     data.start(None);
     data.join(WAS, 1);
-    data.renew(Copy::Asked);
+    data.renew(Copy::IdentityAnswer);
     let asked = incarnation(&data);
     let (c, _) = scene
         .state("c", two(), data.path(), &[("a", address)])
@@ -376,7 +376,7 @@ async fn who_may_have_a_slot_asks_nobody_else_for_it() {
 /// What another process does that is linked to `a` as `c`, once `c` starts, too.
 #[derive(Clone, Copy, Debug)]
 enum Other {
-    Lives,
+    Generations,
     /// Its machine is without power: nobody hears that it has ended.
     IsSilent,
     /// Its process has ended, which is heard a little later.
@@ -398,7 +398,7 @@ async fn carry(listener: TcpListener, to: SocketAddr, mut cut: watch::Receiver<b
 }
 
 /// How a start of `c` ends beside it, and how long that takes.
-async fn beside(other: Other) -> (Result<Settled, StartError>, Duration) {
+async fn beside(other: Other) -> (Result<StartupIdentity, StartError>, Duration) {
     let mut scene = Scene::new();
     let (a, at) = scene.state("a", two(), &scene.path("a"), &[]).await;
     a.begin(node(A), place(3, A)).await.unwrap();
@@ -438,7 +438,7 @@ async fn beside(other: Other) -> (Result<Settled, StartError>, Duration) {
 #[tokio::test]
 async fn a_node_does_not_start_while_another_lives_as_it() {
     let (lives, is_silent, ends) = tokio::join!(
-        beside(Other::Lives),
+        beside(Other::Generations),
         beside(Other::IsSilent),
         beside(Other::Ends)
     );
@@ -476,7 +476,7 @@ fn members_are_read_while_they_are_kept() {
         assert!(a.holds(PartitionId::accounts(0)));
         assert_eq!(a.roster(), known, "what is not kept is not told");
         let heard = a.heard(node(WAS), &known);
-        assert_eq!(heard.await, Ok(Heard::Taken { new: false }));
+        assert_eq!(heard.await, Ok(MergeOutcome::Taken { new: false }));
         disk.send(()).unwrap();
         changes.await.unwrap();
         let _ = hangs.await;

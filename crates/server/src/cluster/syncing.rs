@@ -6,8 +6,8 @@ use tokio::time::sleep;
 use whimbrel_crdt::PartitionId;
 use whimbrel_service::peers::PartitionReport;
 
-use super::state::State;
-use crate::{store_calls::Store, switchboard::Switchboard};
+use super::roster_store::State;
+use crate::{router::Router, store_calls::Store};
 
 /// How often it is looked whether it is over: sessions that come before that are served elsewhere, as they were.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -16,20 +16,20 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const PARTITIONS: usize = 257;
 
 /// Runs until it has all.
-pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Switchboard>) {
+pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Router>) {
     let mut is_told = false;
     while let Some(reports) = board.all_reports().await {
         if grown(&reports) == PARTITIONS {
             state.has_grown();
             if let Err(error) = state.files.forget_young() {
-                tracing::warn!(%error, "at its next start this node looks again whether it has all");
+                tracing::warn!(%error, "cannot record that this node has everything; the next start checks again");
             }
-            tracing::info!("this node has what another one had: it serves");
+            tracing::info!("this node has caught up with another node, and serves clients");
             return;
         }
         if !is_told && reports.iter().any(|of| of.young && of.open.is_some()) {
             tracing::info!(
-                "this node is new: until it has what the others have, they serve whoever comes"
+                "this node is syncing: until it has caught up, other nodes serve its clients"
             );
             is_told = true;
         }

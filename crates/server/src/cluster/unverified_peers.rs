@@ -17,9 +17,9 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 
 use super::{
     files::Files,
-    question::Held,
-    settle::{forgotten_by, remembered_by},
-    state::{State, logs_of},
+    roster_store::{State, logs_of},
+    rpc::RememberedLog,
+    startup_identity::{forgotten_by, remembered_by},
 };
 use crate::{clock::Clock, serve::StartError, store_calls::Store};
 
@@ -30,7 +30,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Where the logs of an incarnation ended when it was started and not all could be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct Unasked {
+pub struct UnverifiedPeers {
     /// Whose logs.
     #[n(0)]
     pub incarnation: Incarnation,
@@ -39,18 +39,18 @@ pub struct Unasked {
     pub ends: BTreeMap<PartitionId, u64>,
 }
 
-impl Unasked {
-    fn new(incarnation: Incarnation, logs: &[Held]) -> Unasked {
+impl UnverifiedPeers {
+    fn new(incarnation: Incarnation, logs: &[RememberedLog]) -> UnverifiedPeers {
         let ends = logs.iter().map(|log| (log.partition, log.last));
-        Unasked {
+        UnverifiedPeers {
             incarnation,
             ends: ends.collect(),
         }
     }
 
     /// Operations that were written since.
-    fn written(&self, logs: &[Held]) -> u64 {
-        let end = |log: &Held| self.ends.get(&log.partition).copied().unwrap_or(0);
+    fn written(&self, logs: &[RememberedLog]) -> u64 {
+        let end = |log: &RememberedLog| self.ends.get(&log.partition).copied().unwrap_or(0);
         logs.iter()
             .map(|log| log.last.saturating_sub(end(log)))
             .sum()
@@ -68,7 +68,7 @@ pub(super) async fn keep<S: Store>(
     }
     let logs = logs_of(store, me).await;
     let logs = logs.map_err(|error| StartError::Store(error.to_string()))?;
-    Ok(files.keep_unasked(&Unasked::new(me, &logs))?)
+    Ok(files.keep_unasked(&UnverifiedPeers::new(me, &logs))?)
 }
 
 /// Refuses a disk that is older than what was told from it, if it was written to since a start at which nobody could say so.
@@ -84,9 +84,9 @@ pub(super) async fn refuse_written<S: Store>(
     match unasked.written(&logs) {
         0 => Ok(()),
         written => Err(StartError::Cluster(format!(
-            "this disk is older than what was told from it, and {written} operations were written to it since a start at which not all other nodes could be asked: they may have others \
-             under these numbers, so that the two cannot be joined. Move DATA/store away and start again: the node gets from the others what they have. What was written here is in the store that \
-             was moved (docs/cluster.md, \"A snapshot that was put back\")"
+            "this disk is older than what other nodes got from it, and {written} operations were written to it after a start at which not all other nodes could be \
+             asked. Other nodes may have different operations under these numbers, so the two cannot be joined. Move DATA/store away and start again: the node \
+             then gets everything from the others. What was written here is in the store that you moved (docs/cluster.md, \"A snapshot that was put back\")"
         ))),
     }
 }
@@ -115,12 +115,12 @@ pub(super) async fn ask_later<S: Store>(
                     names.remove(&peer.name);
                 }
                 Ok(Some(because)) => return state.is_older(&because),
-                Err(error) => tracing::warn!(%error, "the own logs cannot be read"),
+                Err(error) => tracing::warn!(%error, "cannot read the logs of this node"),
             }
         }
     }
     if let Err(error) = state.files.all_asked() {
-        tracing::warn!(%error, "it stays noted that not all nodes could be asked");
+        tracing::warn!(%error, "cannot record that all nodes have been asked");
     }
 }
 
@@ -208,14 +208,14 @@ mod tests {
 
     #[test]
     fn what_was_written_since_is_counted() {
-        let log = |partition, last| Held {
+        let log = |partition, last| RememberedLog {
             partition: PartitionId(partition),
             last,
             hash: [0; 32],
         };
         let me = Incarnation::from_hash(1);
-        let unasked = Unasked::new(me, &[log(1, 5), log(2, 7)]);
-        let check = |logs: &[Held], expected| assert_eq!(unasked.written(logs), expected);
+        let unasked = UnverifiedPeers::new(me, &[log(1, 5), log(2, 7)]);
+        let check = |logs: &[RememberedLog], expected| assert_eq!(unasked.written(logs), expected);
         check(&[log(1, 5), log(2, 7)], 0);
         check(&[log(1, 5), log(2, 9), log(3, 1)], 3);
         check(&[], 0);

@@ -91,409 +91,427 @@ macro_rules! schema {
 }
 
 schema! {
-    /// The process as a whole.
+    /// The process.
     server: Server {
-        /// Where everything is kept: mail, accounts, keys. Created with mode 0700.
+        /// Directory for all data: mail, accounts, keys. The server creates it with mode 0700.
         data_dir: PathBuf = "\"./whimbrel-data\"";
-        /// The name in greetings, Received fields and the first certificate. Empty: the machine's name.
+        /// Host name in greetings, in Received fields and in the self-signed certificate. Empty: the name of the machine.
         hostname: String = "\"\"";
-        /// Partition owners: how many accounts can be worked on at once. 0: one a core.
+        /// Number of owners. Each account belongs to one owner, and an owner works on one account at a time. 0: one owner for each core.
         owners: usize = "0", "0" ..= "256";
-        /// How long a stopping server waits for sessions to end and for what they started to reach the disk.
+        /// How long a stopping server waits for sessions to end and for their writes to reach the disk.
         shutdown_wait: Duration = "\"10s\"", "\"0s\"" ..= "\"10m\"";
-        /// Whether the allocator may take pages of 2 MiB (transparent huge pages): flags of accounts with hundreds of thousands of messages are
-        /// read a quarter faster, and the process takes up to a fifth more memory.
+        /// Whether the allocator may use pages of 2 MiB (transparent huge pages). Flags of accounts with hundreds of thousands of messages are then
+        /// read a quarter faster. The process takes up to a fifth more memory.
         huge_pages: bool = "false";
     }
 
-    /// TLS 1.2 and 1.3. Without a certificate of your own, one is made and signed by itself at the first start, in DATA/tls.
+    /// TLS 1.2 and 1.3. Without a certificate of your own, the server makes a self-signed one at its first start, in DATA/tls.
     tls: TlsSection {
-        /// The certificate chain, PEM. Read again when it changes, and on SIGHUP; a broken new one is logged and the old one stays.
+        /// Certificate chain, PEM. The server reads it again when the file changes, and on SIGHUP. If the new file is invalid, the server logs the
+        /// fault and keeps the old certificate.
         cert: PathBuf = "\"\"";
-        /// Its private key, PEM.
+        /// Private key of the certificate, PEM.
         key: PathBuf = "\"\"";
-        /// How often to look whether the files have changed.
+        /// How often the server checks whether the files have changed.
         reload_interval: Duration = "\"5s\"", "\"1s\"" ..= "\"1h\"";
-        /// How long a client may take for a handshake: a half-open connection costs memory and a place.
+        /// Time limit for a TLS handshake. A half-open connection takes memory and counts against the limits.
         handshake_timeout: Duration = "\"15s\"", "\"1s\"" ..= "\"5m\"";
-        /// Handshakes under way at once; further ones wait for a place within the same time. A handshake is costly for us and cheap for a client.
-        /// Of one client address (IPv6: of a /64) an eighth of them.
+        /// TLS handshakes in progress at once. Further ones wait within the same time limit. A handshake is expensive for the server and cheap for
+        /// the client. One client address (IPv6: one /64) may have an eighth of them.
         handshakes_max: usize = "128", "1" ..= "100000";
     }
 
     /// IMAP4rev2 and IMAP4rev1.
     imap: ImapSection {
-        /// Addresses for IMAP that becomes TLS by STARTTLS (the usual port is 143).
+        /// Addresses for IMAP with STARTTLS (the usual port is 143).
         listen: Vec<SocketAddr> = "[\"127.0.0.1:10143\"]";
         /// Addresses for IMAP over TLS from the first byte (the usual port is 993).
         listen_tls: Vec<SocketAddr> = "[\"127.0.0.1:10993\"]";
-        /// How long a client may be silent after login; RFC 9051, 5.4 asks for at least 30 minutes.
+        /// How long a client may be silent after login. RFC 9051, section 5.4 requires at least 30 minutes.
         idle_timeout: Duration = "\"31m\"", "\"30m\"" ..= "\"7d\"";
-        /// How long a client may take until it has logged in: a stranger's connection costs a place.
+        /// Time limit for logging in. A connection that has not logged in counts against `limits.unauthenticated_max`.
         login_timeout: Duration = "\"2m\"", "\"1s\"" ..= "\"30m\"";
-        /// Wrong logins on one connection, after which it is closed: who guesses must connect again.
+        /// Failed logins on one connection before the server closes it. Guessing passwords then needs new connections.
         login_failures_max: u32 = "3", "1" ..= "1000";
-        /// Lines that are no commands, one after another, after which the connection is closed: such a client speaks another protocol.
+        /// Invalid lines in a row before the server closes the connection. Such a client speaks another protocol.
         bad_commands_max: u32 = "20", "1" ..= "100000";
-        /// How many other nodes of the cluster must have on disk what a client writes, bodies included, before it hears OK (never more than there are): what was
-        /// acknowledged survives the loss of so many disks. When too few can be reached, what writes is refused for a while (NO), also on a node that is cut off;
-        /// when they do not answer within `cluster.write_patience`, too: what was to be added is taken back then, anything else is done on this node and may be
-        /// asked again. 0: what is on this node's disk is acknowledged, and is lost with it if no other has it yet. Of a session that is brought to another node, that one's key counts.
+        /// How many other nodes must have a client's write on disk, blobs included, before the client gets OK (at most as many as there are). An
+        /// acknowledged write survives the loss of that many disks. If too few nodes are reachable, commands that write get a temporary NO. This
+        /// includes a node that is cut off. If the nodes do not confirm within `cluster.write_patience`, the client gets NO, too. The node then
+        /// removes what the command added. It keeps other changes, and the client may repeat the command. 0: the node acknowledges a write when its
+        /// own disk has it. The write is lost with that disk if no other node has it yet. If another node serves the session, the value of that node
+        /// counts.
         other_nodes: usize = "0", "0" ..= "63";
-        /// Keywords of a mailbox that are told in FLAGS; further ones are told with their messages only.
+        /// Keywords of a mailbox that the server lists in FLAGS. Further ones appear only with their messages.
         keywords_max: usize = "1000", "10" ..= "100000";
-        /// Separate ranges in a saved search result (SEARCH RETURN (SAVE), RFC 5182); a more scattered one is refused (NOTSAVED). Each costs
-        /// eight bytes for as long as the mailbox is selected.
+        /// Separate ranges in a saved search result (SEARCH RETURN (SAVE), RFC 5182). A result with more is refused (NOTSAVED). Each range takes
+        /// eight bytes while the mailbox is selected.
         saved_ranges_max: usize = "16384", "1000" ..= "5000000";
-        /// Messages sorted or threaded by one command: each costs some ten bytes, in a thread some hundred, for as long as that takes.
+        /// Messages that one SORT or THREAD may process. Each takes about ten bytes (in THREAD a hundred) until the command ends.
         sort_messages_max: usize = "500000", "1000" ..= "10000000";
-        /// Memory for the texts of one SORT; beyond, texts are compared by their beginning.
+        /// Memory for the texts of one SORT. Beyond this limit, the server compares only the beginning of each text.
         sort_key_bytes_max: Size = "\"16MiB\"", "\"64KiB\"" ..= "\"1GiB\"";
-        /// SORT and THREAD at work at once; the others wait. Each holds what the two keys above allow.
+        /// SORT and THREAD commands that run at once. Others wait. Each may use what the two keys above allow.
         sorts_at_once_max: usize = "2", "1" ..= "1000";
-        /// Message ids of one References field that THREAD looks at, the last ones.
+        /// Message IDs that THREAD reads from one References field, from its end.
         thread_references_max: usize = "100", "10" ..= "10000";
-        /// Whether a client may log out and in again on the same connection (UNAUTHENTICATE, RFC 8437): turn it off behind a proxy that looks
-        /// only at the first login.
+        /// Whether a client may log out and in again on the same connection (UNAUTHENTICATE, RFC 8437). Set false behind a proxy that checks only the
+        /// first login.
         unauthenticate: bool = "true";
-        /// Whether clients may have both directions compressed (COMPRESS=DEFLATE): it saves their bandwidth and costs processor time here. What
-        /// lengths then betray to whoever watches the line is told in hostile.md; false where that matters more.
+        /// Whether clients may compress both directions (COMPRESS=DEFLATE). Compression saves bandwidth and costs CPU time. It also lets an observer
+        /// of the connection learn from lengths (docs/hostile.md). Set false where that matters more.
         compress: bool = "true";
-        /// How many bytes a byte of compressed input may stand for, messages apart: deflate could make a thousand of one.
+        /// Largest ratio of inflated to compressed input, messages excluded. DEFLATE allows about a thousand to one.
         inflate_ratio_max: u64 = "100", "20" ..= "2000";
-        /// What may be inflated beyond that before the connection is closed.
+        /// Inflated bytes that are allowed beyond this ratio before the server closes the connection.
         inflate_slack_bytes: Size = "\"1MiB\"", "\"64KiB\"" ..= "\"1GiB\"";
-        /// A command before login, literals included: a stranger has nothing longer to say than a bearer token.
+        /// Size of a command before login, literals included. The longest argument that a client needs is a bearer token.
         command_bytes_max_before_login: Size = "\"16KiB\"", "\"1KiB\"" ..= "\"1MiB\"";
-        /// A command after login, sequence sets apart, literals included: it is held in memory. RFC 7162, section 4 asks for 8192 octets.
+        /// Size of a command after login, literals included, sequence sets excluded. The server holds it in memory. RFC 7162, section 4 requires 8192
+        /// octets.
         command_bytes_max: Size = "\"256KiB\"", "\"8KiB\"" ..= "\"16MiB\"";
-        /// The sequence sets of one command, as text: a million UIDs with their commas fit.
+        /// Size of the sequence sets of one command, as text. A million UIDs with commas fit.
         sequence_set_bytes_max: Size = "\"16MiB\"", "\"8KiB\"" ..= "\"64MiB\"";
-        /// Separate ranges in one sequence set: each costs eight bytes of memory.
+        /// Separate ranges in one sequence set. Each takes eight bytes of memory.
         sequence_set_ranges_max: usize = "1100000", "1000" ..= "5000000";
-        /// A literal before login: names and passwords are short.
+        /// Size of a literal before login. Names and passwords are short.
         literal_bytes_max_before_login: Size = "\"4KiB\"", "\"256B\"" ..= "\"64KiB\"";
-        /// A literal after login, the message of APPEND excepted: it is held in memory.
+        /// Size of a literal after login, except for the message of APPEND. The server holds it in memory.
         literal_bytes_max: Size = "\"64KiB\"", "\"4KiB\"" ..= "\"4MiB\"";
-        /// Literals in one command: SEARCH may have one for each key.
+        /// Literals in one command. SEARCH may have one for each key.
         literal_count_max: usize = "1000", "10" ..= "10000";
-        /// The message of APPEND.
+        /// Size of a message in APPEND.
         append_bytes_max: Size = "\"64MiB\"", "\"1MiB\"" ..= "\"1GiB\"";
-        /// Messages of one APPEND (MULTIAPPEND): all of them become visible in one commit.
+        /// Messages in one APPEND (MULTIAPPEND). All of them become visible in one commit.
         append_messages_max: usize = "1000", "1" ..= "10000";
-        /// What the messages of one APPEND are to the server until they are stored: their summaries, together.
+        /// Total size of the summaries of the messages in one APPEND. The server holds them in memory until it has stored the messages.
         append_summary_bytes_max: Size = "\"4MiB\"", "\"64KiB\"" ..= "\"6MiB\"";
-        /// Whether APPEND refuses header fields that are not ASCII of clients that have not enabled UTF8=ACCEPT, as RFC 6855, section 4 asks.
-        /// Then a client without it cannot put back what it was given, old mail above all.
+        /// Whether APPEND refuses non-ASCII header fields from clients that have not enabled UTF8=ACCEPT, as RFC 6855, section 4 requires. With true,
+        /// such a client cannot put back a message that the server gave to it, which concerns old mail above all.
         append_ascii_headers_only: bool = "false";
-        /// What of a refused literal is still read and dropped so that the connection can go on.
+        /// Bytes of a refused literal that the server reads and discards, so that the connection can go on.
         skip_bytes_max: Size = "\"128MiB\"", "\"0B\"" ..= "\"1GiB\"";
-        /// Depth of one SEARCH, as a tree: a list in a list, an OR in an OR and NOT NOT add nothing. Deeper nesting costs stack and serves nobody.
+        /// Depth of the keys of one SEARCH, as a tree. A list in a list, an OR in an OR and NOT NOT add no depth. Deeper nesting takes stack and has
+        /// no use.
         nesting_depth_max: usize = "32", "8" ..= "200";
-        /// Keys of one SEARCH: each is tried on each message.
+        /// Keys in one SEARCH. The server tests each key on each message.
         search_keys_max: usize = "4096", "16" ..= "100000";
-        /// Items of one FETCH: each is answered for each message.
+        /// Items in one FETCH. The server answers each item for each message.
         fetch_items_max: usize = "256", "16" ..= "10000";
-        /// Names in one HEADER.FIELDS: each is looked for in each message.
+        /// Names in one HEADER.FIELDS. The server looks for each name in each message.
         header_fields_max: usize = "512", "16" ..= "10000";
-        /// Numbers in a section such as 1.2.3: no message is nested deeper than it is read.
+        /// Numbers in a section such as 1.2.3. The server parses no message more deeply.
         section_depth_max: usize = "64", "8" ..= "100";
-        /// Flags in one list: each becomes part of each message named.
+        /// Flags in one list. The server applies each flag to each named message.
         flags_max: usize = "256", "16" ..= "10000";
-        /// Patterns in one LIST: each is tried on each mailbox.
+        /// Patterns in one LIST. The server matches each pattern against each mailbox.
         list_patterns_max: usize = "32", "1" ..= "1000";
-        /// Their text together, the reference counted with each: a pattern costs its length on each mailbox.
+        /// Total length of the patterns of one LIST, each counted with the reference. The time to match a mailbox grows with it.
         list_pattern_bytes_max: Size = "\"4KiB\"", "\"2KiB\"" ..= "\"1MiB\"";
     }
 
-    /// POP3. A password is never accepted in the clear.
+    /// POP3. The server accepts no password without TLS.
     pop3: Pop3Section {
-        /// Addresses for POP3 that becomes TLS by STLS (the usual port is 110).
+        /// Addresses for POP3 with STLS (the usual port is 110).
         listen: Vec<SocketAddr> = "[\"127.0.0.1:10110\"]";
         /// Addresses for POP3 over TLS from the first byte (the usual port is 995).
         listen_tls: Vec<SocketAddr> = "[\"127.0.0.1:10995\"]";
-        /// How long a client may give no command after login; RFC 1939, 3 asks for at least 10 minutes. Then nothing is removed.
+        /// How long a client may send no command after login. RFC 1939, section 3 requires at least 10 minutes. After that, the server closes the
+        /// connection and removes no messages.
         idle_timeout: Duration = "\"10m\"", "\"10m\"" ..= "\"7d\"";
-        /// How long a client may take until it has logged in: a stranger's connection costs a place.
+        /// Time limit for logging in. A connection that has not logged in counts against `limits.unauthenticated_max`.
         login_timeout: Duration = "\"2m\"", "\"1s\"" ..= "\"30m\"";
-        /// Wrong logins on one connection, after which it is closed: who guesses must connect again.
+        /// Failed logins on one connection before the server closes it. Guessing passwords then needs new connections.
         login_failures_max: u32 = "3", "1" ..= "1000";
-        /// Lines that are no commands, one after another, after which the connection is closed: such a client speaks another protocol.
+        /// Invalid lines in a row before the server closes the connection. Such a client speaks another protocol.
         bad_commands_max: u32 = "20", "1" ..= "100000";
-        /// As `imap.other_nodes`, of what QUIT removes: if too few have that on disk it fails for a while (-ERR).
+        /// As `imap.other_nodes`, for the removals of QUIT. If too few nodes have them on disk, QUIT fails temporarily (-ERR).
         other_nodes: usize = "0", "0" ..= "63";
-        /// A command line with its line end; RFC 2449, 4 asks for 255, a user name with a mailbox behind it may be longer.
+        /// Length of a command line with its line end. RFC 2449, section 4 requires 255. A user name with a mailbox behind it may be longer.
         command_line_bytes_max: Size = "\"2KiB\"", "\"255B\"" ..= "\"64KiB\"";
-        /// A line of AUTH.
+        /// Length of a line of AUTH.
         auth_line_bytes_max: Size = "\"12KiB\"", "\"1KiB\"" ..= "\"64KiB\"";
     }
 
-    /// SMTP for incoming mail; the limits hold for LMTP, too.
+    /// SMTP for incoming mail. The limits apply to LMTP, too.
     smtp: SmtpSection {
-        /// Addresses for SMTP (the usual port is 25). STARTTLS is offered.
+        /// Addresses for SMTP (the usual port is 25). The server offers STARTTLS.
         listen: Vec<SocketAddr> = "[\"127.0.0.1:10025\"]";
-        /// A command line with its line end; RFC 5321, 4.5.3.1.4 has 512, extensions add to it.
+        /// Length of a command line with its line end. RFC 5321, section 4.5.3.1.4 has 512, and extensions add to it.
         command_line_bytes_max: Size = "\"2KiB\"", "\"1KiB\"" ..= "\"64KiB\"";
-        /// A line of AUTH; RFC 4954, 4 asks for 12,288.
+        /// Length of a line of AUTH. RFC 4954, section 4 requires 12,288.
         auth_line_bytes_max: Size = "\"12KiB\"", "\"12KiB\"" ..= "\"64KiB\"";
-        /// Pipelined commands that wait unread: they are held in memory.
+        /// Size of pipelined commands that wait. The server holds them in memory.
         input_buffer_bytes_max: Size = "\"64KiB\"", "\"16KiB\"" ..= "\"1MiB\"";
-        /// Recipients of one message; RFC 5321, 4.5.3.1.8 wants at least 100.
+        /// Recipients of one message. RFC 5321, section 4.5.3.1.8 requires at least 100.
         recipients_max: usize = "1000", "100" ..= "10000";
-        /// Refused recipients of one message, after which the connection ends: such a client is not delivering mail.
+        /// Refused recipients of one message before the server closes the connection. Such a client delivers no mail.
         recipients_refused_max: usize = "1000", "10" ..= "100000";
-        /// A message; announced as SIZE.
+        /// Size of a message. The server announces it as SIZE.
         message_bytes_max: Size = "\"64MiB\"", "\"64KiB\"" ..= "\"1GiB\"";
-        /// What of a refused message is still read and dropped so that the client gets its answer.
+        /// Bytes of a refused message that the server reads and discards, so that the client gets its reply.
         discard_bytes_max: Size = "\"64MiB\"", "\"0B\"" ..= "\"1GiB\"";
-        /// A line in a message; RFC 5321, 4.5.3.1.6 has 1000 octets, real mail has more.
+        /// Length of a line in a message. RFC 5321, section 4.5.3.1.6 has 1000 octets; real mail has longer lines.
         text_line_bytes_max: Size = "\"64KiB\"", "\"1KiB\"" ..= "\"1MiB\"";
-        /// One BDAT chunk.
+        /// Size of one BDAT chunk.
         bdat_chunk_bytes_max: Size = "\"64MiB\"", "\"64KiB\"" ..= "\"1GiB\"";
-        /// Received fields in a message: more is a mail loop.
+        /// Received fields in a message. A message with more is in a mail loop.
         received_hops_max: usize = "50", "10" ..= "1000";
-        /// Commands of one connection.
+        /// Commands on one connection.
         commands_max: u32 = "100000", "100" ..= "100000000";
-        /// NOOP, RSET, VRFY, HELP and hellos of one connection since its last accepted message: a client that asks so much delivers no mail.
+        /// NOOP, RSET, VRFY, HELP and greetings (HELO, EHLO, LHLO) on one connection since its last accepted message. A client with more delivers no
+        /// mail.
         idle_commands_max: u32 = "100", "10" ..= "1000000";
-        /// Commands with errors of one connection: such a client is broken, or looking for holes.
+        /// Commands with errors on one connection. A client with more is broken, or looks for vulnerabilities.
         errors_max: u32 = "20", "1" ..= "10000";
-        /// Messages of one connection.
+        /// Messages on one connection.
         transactions_max: u32 = "10000", "1" ..= "100000000";
-        /// Unknown recipients of one connection: more is harvesting of addresses.
+        /// Unknown recipients on one connection. A client with more harvests addresses.
         unknown_recipients_max: u32 = "50", "1" ..= "100000";
-        /// Unknown recipients of one client address (IPv6: of a /64) within the window, over all its connections: beyond, it is told to try later (450), whoever it
-        /// names. `auth.peers_max` addresses are remembered.
+        /// Unknown recipients of one client address (IPv6: one /64) within `unknown_recipients_window`, over all its connections. Beyond this limit,
+        /// the server answers every recipient from there with 450 (try again later). It remembers `auth.peers_max` addresses.
         unknown_recipients_per_address_max: u32 = "200", "1" ..= "1000000";
         /// How long an unknown recipient counts.
         unknown_recipients_window: Duration = "\"1h\"", "\"1s\"" ..= "\"7d\"";
-        /// How long to wait for a command; RFC 5321, 4.5.3.2.7 asks for 5 minutes.
+        /// How long the server waits for a command. RFC 5321, section 4.5.3.2.7 requires 5 minutes.
         command_wait_max: Duration = "\"5m\"", "\"5s\"" ..= "\"1h\"";
-        /// How long a started command line may take: a client that sends an octet a minute is not served.
+        /// Time limit for a command line from its first octet. It stops a client that sends one octet a minute.
         command_line_wait_max: Duration = "\"60s\"", "\"5s\"" ..= "\"1h\"";
-        /// How long to wait for the next part of a message; RFC 5321, 4.5.3.2.5 asks for 3 minutes.
+        /// How long the server waits for the next part of a message. RFC 5321, section 4.5.3.2.5 requires 3 minutes.
         data_block_wait_max: Duration = "\"3m\"", "\"5s\"" ..= "\"1h\"";
-        /// How long a message may take, beside what its least rate allows.
+        /// Time limit for a message, in addition to the time that `data_rate_bytes_per_second_min` allows.
         data_wait_max: Duration = "\"10m\"", "\"5s\"" ..= "\"1d\"";
-        /// The least mean rate of a message, in bytes a second; 0: any.
+        /// Least mean rate of a message, in bytes a second. 0: any.
         data_rate_bytes_per_second_min: u32 = "64", "0" ..= "1000000";
-        /// Accounts that the recipients of one message lead to, aliases followed: each gets its own summary, in one entry of the queue.
+        /// Accounts to which the recipients of one message lead, aliases followed. Each account gets its own summary, in one queue entry.
         targets_max: usize = "1000", "1" ..= "10000";
     }
 
-    /// Submission: SMTP from users, who log in and send as themselves. The limits of SMTP hold, and these.
+    /// Submission: SMTP for users, who log in and send under their own addresses. The limits of SMTP apply, and these.
     submission: SubmissionSection {
-        /// Addresses for submission that becomes TLS by STARTTLS (the usual port is 587).
+        /// Addresses for submission with STARTTLS (the usual port is 587).
         listen: Vec<SocketAddr> = "[\"127.0.0.1:10587\"]";
         /// Addresses for submission over TLS from the first byte (the usual port is 465).
         listen_tls: Vec<SocketAddr> = "[\"127.0.0.1:10465\"]";
-        /// Whether a copy of what is sent goes into the sender's mailbox for sent mail. A client's own copy takes its place.
+        /// Whether the server puts a copy of each sent message into the sender's mailbox for sent mail. If the client stores a copy of its own, that
+        /// copy replaces the server's.
         save_sent: bool = "true";
-        /// How long a client may take until it has logged in: a stranger's connection costs a place.
+        /// Time limit for logging in. A connection that has not logged in counts against `limits.unauthenticated_max`.
         login_timeout: Duration = "\"2m\"", "\"1s\"" ..= "\"30m\"";
-        /// Wrong logins on one connection, after which it is closed: who guesses must connect again.
+        /// Failed logins on one connection before the server closes it. Guessing passwords then needs new connections.
         login_failures_max: u32 = "3", "1" ..= "1000";
-        /// The header of a message: it is held in memory until it is known from whom it is.
+        /// Size of the header of a message. The server holds it in memory until it has checked the sender.
         header_bytes_max: Size = "\"256KiB\"", "\"16KiB\"" ..= "\"4MiB\"";
-        /// Messages that one account may send within the window: a stolen password must not flood the world.
+        /// Messages that one account may send within `messages_window`. The limit bounds the harm of a stolen password.
         messages_max: u32 = "1000", "1" ..= "100000000";
-        /// Recipients that one account may name within the window, of all its messages together.
+        /// Recipients that one account may name within `messages_window`, over all its messages.
         recipients_max: u32 = "5000", "1" ..= "100000000";
         /// How long a message and its recipients count.
         messages_window: Duration = "\"1h\"", "\"1s\"" ..= "\"7d\"";
     }
 
-    /// LMTP, for a mail server in front of this one. There is no authentication: keep it on addresses that only that server reaches.
+    /// LMTP, for a mail server in front of this one. LMTP has no authentication: use addresses that only that server reaches.
     lmtp: LmtpSection {
         /// Addresses for LMTP (the usual port is 24).
         listen: Vec<SocketAddr> = "[\"127.0.0.1:10024\"]";
     }
 
-    /// How passwords are kept (argon2id) and how guessing is slowed down.
+    /// Password hashing (argon2id) and limits against guessing.
     auth: AuthSection {
-        /// Memory of one argon2 computation. New passwords only: a stored one keeps what it was made with.
+        /// Memory of one argon2 computation. It applies to new passwords; a stored hash keeps the parameters that it was made with.
         argon2_memory: Size = "\"19MiB\"", "\"1MiB\"" ..= "\"1GiB\"";
         /// Passes of argon2 over its memory.
         argon2_passes: u32 = "2", "1" ..= "100";
         /// Lanes of argon2.
         argon2_lanes: u32 = "1", "1" ..= "16";
-        /// Iterations of the keys that are kept for SCRAM-SHA-256, of new passwords only; at least 4096. More make a stolen store harder to
-        /// use, and each login slower on the client; clients on Cyrus SASL, mbsync among them, give up above 65536. They are weaker than
-        /// argon2: 0 keeps none and offers no SCRAM.
+        /// Iterations of the SCRAM-SHA-256 keys of new passwords; at least 4096. More iterations make a stolen store harder to use, and each login
+        /// slower on the client. Clients with Cyrus SASL, such as mbsync, give up above 65536. The keys are weaker than argon2. 0: the server stores
+        /// no keys and offers no SCRAM.
         scram_iterations: u32 = "60000", "0" ..= "65536";
-        /// Passwords checked at once: each costs argon2's memory and a core.
+        /// Passwords that the server checks at once. Each check takes argon2's memory and a core.
         verifications_max: usize = "2", "1" ..= "64";
-        /// Logins that wait for such a check; beyond, clients are told to try later. They are served in turns by network (IPv4 /24, IPv6 /48), those first that have
-        /// logged in to the account from there before; when all places are taken the last of the network that has most has to try later.
+        /// Logins that wait for such a check. Beyond this limit, clients are told to try later. Networks (IPv4 /24, IPv6 /48) take turns. Those from
+        /// which somebody has logged in to the account before come first. When the list is full, the last login of the network with most logins has
+        /// to try later.
         waiting_max: usize = "256", "1" ..= "100000";
-        /// Of these, logins of one client address (IPv6: of a /64): nobody takes all places.
+        /// Waiting logins of one client address (IPv6: one /64), so that nobody takes all places.
         waiting_per_peer_max: usize = "64", "1" ..= "100000";
-        /// Failures of one client address (IPv6: of a /64) within the window before it is refused unheard, but for passwords that were right from there within `cache_time`.
+        /// Failed logins of one client address (IPv6: one /64) within `failure_window`. Beyond this limit, the server refuses logins from there
+        /// without a check, except for passwords that were right from there within `cache_time`.
         failures_max: u32 = "20", "1" ..= "1000000";
         /// How long a failure counts.
         failure_window: Duration = "\"60s\"", "\"1s\"" ..= "\"1d\"";
-        /// Client addresses whose failures are remembered.
+        /// Client addresses whose failures the server remembers.
         peers_max: usize = "16384", "16" ..= "10000000";
-        /// Logins remembered, so that a client's further connections do not pay argon2 again.
+        /// Logins that the server remembers, so that further connections of a client do not cost argon2 again.
         cache_entries_max: usize = "16384", "1" ..= "10000000";
-        /// For how long; 0s turns it off. Only in memory, as a keyed hash; a changed password ends it at once.
+        /// How long the server remembers a login. 0s: not at all. It is kept in memory only, as a keyed hash. A new password ends it at once.
         cache_time: Duration = "\"5m\"", "\"0s\"" ..= "\"1d\"";
     }
 
-    /// What is taken from a message for its summary. Beyond a limit the summary knows less; no message is refused for it.
+    /// What the server takes from a message for its summary. Beyond a limit the summary has less; no message is refused for it.
     mime: MimeSection {
-        /// Nested multiparts and messages that are looked into; deeper ones are opaque.
+        /// Depth of nested multiparts and messages that the server parses. Deeper ones are opaque.
         nesting_max: usize = "50", "10" ..= "100";
-        /// Parts of a message, at all depths together.
+        /// Parts of a message, over all depths.
         parts_max: usize = "1000", "10" ..= "100000";
-        /// Bytes of one header in which fields are looked for.
+        /// Bytes of one header that the server searches for fields.
         header_bytes_max: Size = "\"256KiB\"", "\"16KiB\"" ..= "\"4MiB\"";
-        /// Fields of one header that are looked at.
+        /// Fields of one header that the server reads.
         header_fields_max: usize = "2000", "100" ..= "100000";
-        /// Addresses taken from the fields of one name.
+        /// Addresses that the server takes from the fields of one name.
         addresses_max: usize = "2000", "100" ..= "100000";
         /// Parameters of one field.
         params_max: usize = "100", "10" ..= "1000";
-        /// A summary: it is read and held in memory whole.
+        /// Size of a summary. The server reads it as a whole and holds it in memory.
         summary_bytes_max: Size = "\"256KiB\"", "\"4KiB\"" ..= "\"1MiB\"";
-        /// Bytes of a message's text in which its preview is looked for; styles may stand before the text of HTML.
+        /// Bytes of a message's text that the server searches for the preview. In HTML, styles may precede the text.
         preview_bytes_max: Size = "\"64KiB\"", "\"1KiB\"" ..= "\"1MiB\"";
     }
 
     /// Accepted messages on their way into mailboxes.
     queue: QueueSection {
-        /// Messages not delivered yet: beyond, senders are told to come back (452).
+        /// Messages that are not delivered yet. Beyond this limit, senders are told to try later (452).
         entries_max: usize = "10000", "1" ..= "10000000";
-        /// Their envelopes and summaries in memory.
+        /// Memory for the envelopes and summaries of these messages.
         bytes_max: Size = "\"64MiB\"", "\"1MiB\"" ..= "\"16GiB\"";
-        /// After how long a delivery that could not be made (a full disk) is tried again.
+        /// How long the server waits before it repeats a delivery that failed (on a full disk, for example).
         retry_after: Duration = "\"10s\"", "\"1s\"" ..= "\"1h\"";
-        /// How many other nodes of the cluster must have a message on disk, its body included, before whoever brings it is told that it is accepted
-        /// (never more than there are): what was accepted survives the loss of so many disks. When too few can be reached, mail is refused for a while
-        /// (451), which senders are made for. 0: a node accepts mail alone, and what only it has is lost with its disk.
+        /// How many other nodes must have a message on disk, its blob included, before the server accepts it (at most as many as there are). An
+        /// accepted message survives the loss of that many disks. If too few nodes are reachable, the server refuses mail temporarily (451), and
+        /// senders try again. 0: the node accepts mail alone, and what only this node has is lost with its disk.
         other_nodes: usize = "1", "0" ..= "63";
-        /// How long they are waited for; then mail is refused for a while (451).
+        /// How long the server waits for these nodes to confirm. After that, it refuses the message temporarily (451).
         patience: Duration = "\"10s\"", "\"1s\"" ..= "\"25s\"";
-        /// After how long without the node that accepted a message another one delivers it.
+        /// How long the node that accepted a message must be away before another node delivers it.
         takeover_after: Duration = "\"60s\"", "\"5s\"" ..= "\"1d\"";
     }
 
-    /// What an account may hold (RFC 9208). Beyond, its own clients are refused with OVERQUOTA. Mail that was accepted is delivered in any case.
-    /// Nodes that are apart may together let an account have more: then nothing is removed, and nothing more is taken.
+    /// Limits of an account (RFC 9208). Beyond them, the account's own clients get OVERQUOTA. Accepted mail is delivered in any case. Nodes that
+    /// cannot reach each other may together let an account have more. Then nothing is removed, and nothing more is accepted.
     quota: QuotaSection {
-        /// Bytes of its messages; each copy counts. 0B: as much as the disk has room for.
+        /// Bytes of an account's messages. Each copy counts. 0B: as much as the disk has room for.
         bytes_max: Size = "\"20GiB\"", "\"0B\"" ..= "\"1024TiB\"";
-        /// Its messages: some two hundred bytes of memory each while the account is in use. 0: no limit.
+        /// Messages of an account. Each takes about two hundred bytes of memory while the account is in use. 0: no limit.
         messages_max: usize = "1000000", "0" ..= "100000000";
-        /// Its mailboxes. 0: 10,000, which is the most in any case.
+        /// Mailboxes of an account. 0: 10,000, which is the maximum in any case.
         mailboxes_max: usize = "0", "0" ..= "10000";
     }
 
-    /// What storage may use.
+    /// The storage engine.
     storage: StorageSection {
-        /// Account state held in memory, all owners together; what was not used longest is evicted.
+        /// Memory for the state of accounts, over all owners. The server evicts the least recently used accounts.
         accounts_bytes_max: Size = "\"256MiB\"", "\"16MiB\"" ..= "\"1TiB\"";
-        /// How long the bytes of a removed message stay, so that a session that is reading them can end.
+        /// How long the bytes of a removed message stay, so that a session that reads them can finish.
         collect_after: Duration = "\"60s\"", "\"0s\"" ..= "\"1d\"";
-        /// The engine's cache of blocks.
+        /// Size of the engine's block cache.
         cache_bytes: Size = "\"16MiB\"", "\"1MiB\"" ..= "\"1TiB\"";
-        /// What is written is gathered in memory up to this size, then moved into files: bodies; records and logs up to half of it each, the rest up to a quarter.
+        /// Size of the write buffer for blobs. The engine collects writes in memory up to this size, then moves them into files. Records and logs
+        /// have up to half of it each, other data up to a quarter.
         write_buffer_bytes: Size = "\"8MiB\"", "\"1MiB\"" ..= "\"1GiB\"";
-        /// Of each of these kinds, full buffers that are not in files yet while the disk is behind; with so many, what comes to be written waits.
+        /// Full write buffers of each of these kinds that wait for the disk. With so many, further writes wait.
         full_buffers_max: usize = "1", "1" ..= "3";
-        /// All journals together: bounds disk space and the time of a start.
+        /// Size of all journals together. It bounds disk space and the time of a start.
         journal_bytes_max: Size = "\"128MiB\"", "\"64MiB\"" ..= "\"64GiB\"";
-        /// Free room on the disk below which nothing is added or changed (452, NO); reading goes on, and so does what makes room.
+        /// Free disk space below which the server adds and changes nothing (452, NO). Reading goes on, and so do removals.
         free_bytes_min: Size = "\"512MiB\"", "\"0B\"" ..= "\"1TiB\"";
-        /// Free room below which nothing can be removed either (EXPUNGE, DELETE, marking as deleted): the store needs so much to put itself in order. Never more than `free_bytes_min`.
+        /// Free disk space below which the server removes nothing either (EXPUNGE, DELETE, marking as deleted), because the engine needs the space to
+        /// reorganize its files. At most `free_bytes_min`.
         removal_free_bytes_min: Size = "\"128MiB\"", "\"0B\"" ..= "\"1TiB\"";
-        /// Reads of the disk at once; further ones wait.
+        /// Disk reads at once. Further ones wait.
         readers_max: usize = "8", "1" ..= "256";
-        /// Scans of the store under way at once: each holds a page in memory.
+        /// Scans of the store at once. Each holds a page in memory.
         loads_max: usize = "16", "1" ..= "1024";
     }
 
-    /// Other nodes that hold the same accounts. Without a name this node is alone, and nothing here matters. How nodes are set up: cluster.md.
+    /// Other nodes that hold the same accounts. Without a name, this node is alone and the other keys have no effect. The guide is docs/cluster.md.
     cluster: ClusterSection {
-        /// This node's name in its cluster: letters a to z, digits and inner hyphens, at most 63. No two nodes have one name.
+        /// Name of this node in its cluster: letters a to z, digits and inner hyphens, at most 63. No two nodes have the same name.
         name: String = "\"\"";
-        /// Where it stands: a word of your own.
+        /// Region of this node: a word of your choice.
         region: String = "\"local\"";
-        /// What it is there for. `worker`: it serves clients. `storage`: it holds everything, and brings its clients' sessions to a worker; it serves them itself
-        /// when no worker of its region can be reached.
+        /// Role of this node. `worker`: it serves clients. `storage`: it holds everything and relays its clients' sessions to a worker. It serves
+        /// them itself if no worker of its region is reachable.
         role: NodeRole = "\"worker\"";
-        /// How many workers of a region serve an account, so that its sessions meet at one node: those that come to other nodes are brought to the first
-        /// of these that can be reached, and if there is none to the next. 0: all workers, each what comes to it. Which nodes hold the mail says `holders_per_region`. To be
-        /// the same on all nodes of a region.
+        /// How many workers of a region serve an account, so that its sessions meet on one node. Other nodes relay sessions to the first of these
+        /// workers that is reachable, or else to the next worker. 0: all workers, each for the sessions that come to it. `holders_per_region` decides
+        /// which nodes hold the mail. Set the same value on all nodes of a region.
         workers_per_partition: usize = "0", "0" ..= "63";
-        /// How many workers of a region hold the mail of an account; 0: all. Those that do not drop it when those that do have all of it. Each node of role `storage` holds
-        /// all mail in any case, and at least as many nodes hold an account's mail as have to have what is accepted (`queue.other_nodes`, `imap.other_nodes`, `pop3.other_nodes`, and
-        /// one). To be the same on all nodes of the cluster.
+        /// How many workers of a region hold the mail of an account. 0: all. The other workers release the mail when these have all of it. Each node
+        /// of role `storage` holds all mail in any case. An account has at least one holder more than the greatest of `queue.other_nodes`,
+        /// `imap.other_nodes` and `pop3.other_nodes`. Set the same value on all nodes of the cluster.
         holders_per_region: usize = "0", "0" ..= "63";
-        /// Sessions that came here and are served by other nodes; beyond, clients are told to try later.
+        /// Sessions that came to this node and that other nodes serve. Beyond this limit, clients are told to try later.
         relays_max: usize = "10000", "1" ..= "1000000";
-        /// Sessions that came to other nodes and are served here; beyond, those nodes ask the next.
+        /// Sessions that came to other nodes and that this node serves. Beyond this limit, those nodes ask the next node.
         relayed_max: usize = "10000", "1" ..= "1000000";
-        /// Addresses for the other nodes, by TLS with certificates of the cluster's own.
+        /// Addresses for the other nodes. Links use TLS with certificates of the cluster's own authority.
         listen: Vec<SocketAddr> = "[\"127.0.0.1:10700\"]";
-        /// Host and port under which the others reach this node; it tells them. Empty: the first of `listen`, if it is one address.
+        /// Host and port at which the other nodes reach this node. The node announces it to them. Empty: the first address of `listen`, unless that
+        /// is every address of the machine.
         address: String = "\"\"";
-        /// Other nodes whose addresses are not those that they tell, such as "eu-1=10.0.0.1:10700".
+        /// Addresses of other nodes, where they differ from those that the nodes announce, such as `"eu-1=10.0.0.1:10700"`.
         peers: Vec<String> = "[]";
-        /// How long a start waits for peers that do not answer. They are asked what they remember of this node: whether its disk is an older one.
+        /// How long a start waits for peers that do not answer. The node asks them what they know of it, to find out whether its disk is an older
+        /// copy.
         patience: Duration = "\"2s\"", "\"0s\"" ..= "\"5m\"";
         /// How long an IMAP or POP3 client waits for the nodes of `imap.other_nodes` and `pop3.other_nodes`.
         write_patience: Duration = "\"10s\"", "\"1s\"" ..= "\"5m\"";
-        /// Bytes that all logs together may have. They keep what a member lacks, however long it is away, until they have more: then the longest partitions are cut, and the member
-        /// gets these as states, which is more to send than what it lacks. In any case 4096 operations of each log stay, and what a linked member has not got yet.
+        /// Size of all logs together. Logs keep the batches that an absent member lacks, however long it is away, up to this size. Beyond this limit,
+        /// the node cuts the logs of the longest partitions. The member then gets snapshots of them, which are larger than the batches it lacks. In
+        /// any case each log keeps 4096 ops and all that a linked member has not received yet.
         kept_bytes: Size = "\"8GiB\"", "\"1MiB\"" ..= "\"1024TiB\"";
-        /// Memory for small bodies that another node has sent before they are needed here, and again as much for those that the disk has not taken yet. All members have the same share
-        /// of it. What finds no place is asked for when it is needed, two ways later.
+        /// Memory for small blobs that other nodes sent before this node needed them, and again as much for blobs that wait for the disk. All members
+        /// have equal shares. A blob without room is requested when it is needed, which costs a round trip.
         ahead_bytes: Size = "\"16MiB\"", "\"0B\"" ..= "\"4GiB\"";
-        /// Memory for operations that wait to be sent to other nodes, and again as much for theirs that wait for the disk. Partitions that are busy share it; each may have 16 KiB for each
-        /// node in any case.
+        /// Memory for ops that wait to be sent to other nodes, and again as much for ops of other nodes that wait for the disk. Busy partitions share
+        /// it. In any case each may have 16 KiB for each node.
         windows_bytes_max: Size = "\"64MiB\"", "\"1MiB\"" ..= "\"64GiB\"";
     }
 
     /// Connections.
     limits: LimitsSection {
-        /// Connections, all protocols together: each costs memory and a file descriptor. Never so many that fewer than 256 descriptors (or half of them all) are left, in a cluster
-        /// with `cluster.relays_max` and `cluster.relayed_max`: all three get the same part then.
+        /// Connections of all protocols together. Each takes memory and a file descriptor. The server keeps 256 descriptors free, or half of all if
+        /// that is less, and lowers this limit if necessary. In a cluster it lowers `cluster.relays_max` and `cluster.relayed_max` in the same
+        /// proportion.
         connections_max: usize = "20000", "10" ..= "1000000";
-        /// Of these, SMTP, which has places of its own: mail cannot take those of users, nor users those of mail. 0: a quarter. Never more than half of those for which
-        /// there are descriptors. LMTP has an eighth.
+        /// SMTP connections among these. They are set apart, so that mail and users do not take each other's places. 0: a quarter. At most half of
+        /// the connections for which there are descriptors. LMTP has an eighth.
         smtp_connections_max: usize = "0", "0" ..= "1000000";
-        /// Connections of one client address (IPv6: of a /64), so that one client cannot take all places.
+        /// Connections of one client address (IPv6: one /64), so that one client cannot take all places.
         connections_per_address_max: usize = "2000", "1" ..= "1000000";
-        /// IMAP, POP3 and submission connections that have not logged in: strangers cannot take all places. When all of theirs are taken, who comes has the place of
-        /// the oldest of the network that has most. When half of them are, those go that have not logged in after 10 s. So it is with SMTP, where all are strangers.
+        /// IMAP, POP3 and submission connections that have not logged in, so that strangers cannot take all places. At this limit, a new connection
+        /// replaces the oldest of the network that has most. At half of it, the server closes connections that have not logged in after 10 s. The
+        /// same applies to SMTP, where no client logs in.
         unauthenticated_max: usize = "2000", "1" ..= "1000000";
-        /// Of these, and of those of SMTP, connections of one client address (IPv6: of a /64). 0: an eighth of them, and at least 8. Of a /48: two of these, or a quarter.
+        /// Connections of one client address (IPv6: one /64) among these, and among those of SMTP. 0: an eighth of them, and at least 8. A /48 may
+        /// have twice as many, or a quarter of them if that is more.
         unauthenticated_per_address_max: usize = "0", "0" ..= "1000000";
         /// IMAP, POP3 and submission connections of one account.
         connections_per_account_max: usize = "200", "1" ..= "100000";
-        /// How long a client may take none of what it is sent: one that never reads holds memory.
+        /// How long a client may read nothing of what the server sends. A client that never reads holds memory.
         write_timeout: Duration = "\"60s\"", "\"1s\"" ..= "\"1h\"";
-        /// Memory for what is read for clients and not yet sent, of all sessions together: rows, content rows, bodies. Half a megabyte is a session's
-        /// share; who finds none waits for its turn, and who does not read what it is sent holds none while others wait.
+        /// Memory for data that the server has read for clients and not sent yet, over all sessions: rows, content rows, blobs. The share of a
+        /// session is half a megabyte. A session without a share waits for its turn. A client that does not read holds none while others wait.
         answers_bytes_max: Size = "\"16MiB\"", "\"512KiB\"" ..= "\"1TiB\"";
-        /// Calls that wait for one account to be read from disk; beyond, clients are told to try later.
+        /// Calls that wait until one account is read from disk. Beyond this limit, clients are told to try later.
         waiting_calls_max: usize = "1024", "1" ..= "1000000";
-        /// Uploads one connection may have open; those of an APPEND that are whole and wait for the others do not count.
+        /// Open uploads of one connection. Complete messages of an APPEND that wait for the others do not count.
         uploads_max: usize = "4", "1" ..= "64";
     }
 
-    /// The log, on standard error. It never holds passwords or mail.
+    /// The log, on standard error. It never contains passwords or mail.
     log: LogSection {
-        /// How much.
+        /// Level of detail.
         level: LogLevel = "\"info\"";
-        /// How it looks.
+        /// Format of a line.
         format: LogFormat = "\"text\"";
     }
 
-    /// Figures for Prometheus at /metrics, and /healthz.
+    /// HTTP for Prometheus (/metrics) and for health checks (/healthz, /readyz).
     metrics: MetricsSection {
-        /// Addresses for HTTP; empty: none.
+        /// Addresses for HTTP. Empty: none.
         listen: Vec<SocketAddr> = "[\"127.0.0.1:10900\"]";
     }
 }

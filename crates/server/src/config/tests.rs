@@ -107,7 +107,7 @@ fn problems_say_line_and_remedy() {
     check(
         "[imap]\nlisten = ['localhost:143']",
         &[
-            "line 2: `imap.listen`: \"localhost:143\" is not an address with a port, such as \"127.0.0.1:143\" or \"[::]:143\"",
+            "line 2: `imap.listen`: \"localhost:143\" is not an address with a port, such as \"127.0.0.1:143\" or \"[::]:143\". Give an IP address: names are not looked up",
         ],
     );
     check(
@@ -204,6 +204,9 @@ fn the_documentation_is_in_step() {
         written == documentation(),
         "docs/config.md is out of step: `whimbrel config --markdown > docs/config.md`"
     );
+    for line in written.lines() {
+        assert!(line.chars().count() <= 160, "{line}");
+    }
 }
 
 #[test]

@@ -87,7 +87,9 @@ impl Value for Vec<SocketAddr> {
                     return expected("an address with a port", item.get_ref());
                 };
                 text.parse().map_err(|_| {
-                    format!("{text:?} is not an address with a port, such as \"127.0.0.1:143\" or \"[::]:143\"")
+                    format!(
+                        "{text:?} is not an address with a port, such as \"127.0.0.1:143\" or \"[::]:143\". Give an IP address: names are not looked up"
+                    )
                 })
             })
             .collect()

@@ -163,7 +163,7 @@ fn region(name: &str, directory: &Path, shift: u16) -> Config {
 fn open_sockets(config: &Config) -> Result<Sockets, Failure> {
     Sockets::open(config, false).map_err(|error| match error {
         StartError::Listen { .. } => {
-            format!("{error}; does another demo run? `--first-port 20000` takes other ports").into()
+            format!("{error}; if another demo runs, `--first-port 20000` takes other ports").into()
         }
         other => other.into(),
     })
@@ -203,22 +203,22 @@ async fn start(
 async fn present(regions: &[Region], sea: &Sea) -> Result<(), Failure> {
     let (Some(first), Some(second), Some(last)) = (regions.first(), regions.get(1), regions.last())
     else {
-        return Err("one region is no region".into());
+        return Err("the demo of a cluster needs two regions".into());
     };
     let others = regions.len() - 1;
     until(
-        "each is linked to each",
+        "all regions are linked",
         regions,
         Region::links,
         |links| links.iter().all(|(_, links)| links.len() == others),
         overdue::plain,
     )
     .await?;
-    show::step("each is linked to each, by TLS with certificates of the cluster's own\n");
+    show::step("all regions are linked, by TLS with certificates of the cluster's own\n");
 
     let passwords = make_accounts(&first.config, &first.server).await?;
     until(
-        "each has both accounts",
+        "all regions have both accounts",
         regions,
         Region::accounts,
         |accounts| {
@@ -229,7 +229,10 @@ async fn present(regions: &[Region], sea: &Sea) -> Result<(), Failure> {
     )
     .await?;
     show::accounts(&[(ANNE, &passwords[0]), (BOB, &passwords[1])]);
-    show::step(&format!("made in {}, known in all\n", first.name));
+    show::step(&format!(
+        "accounts made in {}, known in all regions\n",
+        first.name
+    ));
     let password = &passwords[0];
 
     // Anne waits for mail on the other side of the sea.
@@ -259,7 +262,7 @@ async fn present(regions: &[Region], sea: &Sea) -> Result<(), Failure> {
     anne.command("LOGOUT").await?;
     // Until a region has all of what others have, these serve its clients: what it shows of them it may not have itself, and would lack when it is cut off.
     until(
-        "each has all that is to be had",
+        "all regions are in sync",
         regions,
         Region::lacks,
         |lacks| lacks.iter().all(|(_, lacks)| *lacks == Some(0)),
@@ -274,7 +277,7 @@ async fn present(regions: &[Region], sea: &Sea) -> Result<(), Failure> {
 
     sea.cut_off(regions.len() - 1);
     until(
-        &format!("only {} is linked to none", last.name),
+        &format!("only {} has no link", last.name),
         regions,
         Region::links,
         |links| {
@@ -287,7 +290,7 @@ async fn present(regions: &[Region], sea: &Sea) -> Result<(), Failure> {
     )
     .await?;
     show::step(&format!(
-        "\n{} is cut off: nothing comes there or goes from there. Both sides go on:",
+        "\n{} is cut off from the other regions. Both sides go on:",
         last.name
     ));
     write_on_both_sides(regions, first, last, password).await?;
@@ -316,7 +319,7 @@ async fn present(regions: &[Region], sea: &Sea) -> Result<(), Failure> {
     );
     let after = alike(regions, password, &what, expected).await?;
     show::step(&format!(
-        "\nthe sea is open again; {:.1} s later all {} regions show this:",
+        "\nthe link is back; {:.1} s later all {} regions show this:",
         started.elapsed().as_secs_f64(),
         regions.len()
     ));
@@ -326,7 +329,7 @@ async fn present(regions: &[Region], sea: &Sea) -> Result<(), Failure> {
             let now = inbox(&after).iter().find(|now| now.subject == line.subject);
             if let Some(now) = now.filter(|now| now.uid != line.uid) {
                 show::step(&format!(
-                    "  {:?} had UID {} in {name}: elsewhere a greater one had been shown, so it comes anew as {}",
+                    "  {:?} had UID {} in {name}: another region had announced a greater one, so it is {} now",
                     line.subject, line.uid, now.uid
                 ));
             }
@@ -335,7 +338,7 @@ async fn present(regions: &[Region], sea: &Sea) -> Result<(), Failure> {
     kept(&before, &after)?;
     let names: Vec<&str> = regions.iter().map(|region| region.name).collect();
     show::step(&format!(
-        "looked at in {}: the same mailboxes, UIDVALIDITY, UIDs and flags; no UID of before the cut has changed\n",
+        "looked at in {}: the same mailboxes, UIDVALIDITY, UIDs and flags; no UID from before the cut has changed\n",
         names.join(", ")
     ));
 

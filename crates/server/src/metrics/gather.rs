@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     cluster::{NodeLine, Status, Told},
-    switchboard::Switchboard,
+    router::Router,
 };
 
 /// Machines that do not answer within this are busy: their figures stay as they were shown last, and that is shown, too.
@@ -34,7 +34,7 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Sources {
     /// The machines.
-    pub board: Arc<Switchboard>,
+    pub board: Arc<Router>,
     /// What the store counted.
     pub store: Arc<dyn Fn() -> Totals + Send + Sync>,
     /// Where its files are.

@@ -199,7 +199,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     use super::*;
-    use crate::{metrics, switchboard::Switchboard};
+    use crate::{metrics, router::Router};
 
     async fn ask(address: std::net::SocketAddr, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
@@ -226,7 +226,7 @@ mod tests {
         check(b"GET /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\n").await;
 
         // Machines that do not answer keep nobody waiting for long.
-        let (board, _inboxes) = Switchboard::new(1);
+        let (board, _inboxes) = Router::new(1);
         readiness.serving(Sources {
             cluster: None,
             board,

@@ -14,12 +14,15 @@ use std::{
     time::Duration,
 };
 
-use family::{Counter, Family, Gauge, Histogram};
+use family::{About, Counter, Family, Gauge, Histogram};
 pub use gather::Sources;
 pub(crate) use http::respond;
 pub use http::{Readiness, State, serve};
 
-use crate::tls;
+use crate::{
+    tls,
+    wrap::{PAGE_CHARS, wrap},
+};
 
 macro_rules! figures {
     ($( $ident:ident: $type:ident<$count:literal> = $name:literal, [$($label:literal),*], $unit:literal, $meaning:literal; )+) => {
@@ -34,153 +37,168 @@ macro_rules! figures {
 
 figures! {
     SESSIONS: Gauge<2> = "whimbrel_sessions", ["protocol", "state"], "connections",
-        "Open connections. State: handshake, unauthenticated (SMTP and LMTP stay so) or authenticated.";
+        "Open connections. State: handshake, unauthenticated (SMTP and LMTP connections stay so) or authenticated.";
     CONNECTIONS: Counter<1> = "whimbrel_connections_total", ["protocol"], "connections",
-        "Connections that found a place.";
+        "Connections that the server accepted.";
     REFUSED: Counter<1> = "whimbrel_connections_refused_total", ["reason"], "connections",
-        "Connections refused or cut: no place (total, unauthenticated, address, unauthenticated address, account), a stranger whose place others need (displaced), handshake, write timeout, or a start that waits for its disk (disk).";
+        "Connections that the server refused or closed. Reasons for a limit: total, unauthenticated, address, unauthenticated address, account, \
+         relay. Others: displaced (a connection without login gave its place to a new one), handshake, write timeout, disk (the start waits for its \
+         disk).";
     RECEIVED: Counter<1> = "whimbrel_received_bytes_total", ["protocol"], "bytes",
-        "What clients sent, within TLS.";
+        "Bytes that clients sent, inside TLS.";
     SENT: Counter<1> = "whimbrel_sent_bytes_total", ["protocol"], "bytes",
-        "What clients were sent, within TLS.";
+        "Bytes that the server sent to clients, inside TLS.";
     COMMANDS: Histogram<2> = "whimbrel_command_seconds", ["protocol", "command"], "seconds",
-        "Commands, and how long they took from when they were whole to when their answer was; waiting for the client to take a long answer, in IDLE, AUTHENTICATE and APPEND for what it sends, included. Of SMTP: MAIL, RCPT, DATA (from its end) and AUTH.";
+        "Duration of commands, from the complete command to the complete answer. It includes the time in which the client reads a long answer, or \
+         sends data for IDLE, AUTHENTICATE and APPEND. SMTP: MAIL, RCPT, DATA (from its end) and AUTH.";
     PROTOCOL_ERRORS: Counter<2> = "whimbrel_protocol_errors_total", ["protocol", "kind"], "errors",
-        "Breaches of a protocol by clients.";
+        "Protocol errors of clients.";
     LOGINS: Counter<3> = "whimbrel_logins_total", ["protocol", "mechanism", "result"], "logins",
-        "Logins. Mechanism: that of SASL, or PASSWORD for LOGIN of IMAP and USER and PASS of POP3. Result: ok, credentials, throttled, in use, binding, acts for another, malformed or failure.";
+        "Logins. Mechanism: the SASL mechanism, or PASSWORD for LOGIN of IMAP and USER and PASS of POP3. Result: ok, credentials, throttled, in \
+         use, binding, acts for another, malformed or failure.";
     LOGIN_CHECKS: Counter<1> = "whimbrel_login_checks_total", ["source"], "logins",
-        "Right passwords, by whether argon2id had to be computed (computed) or not (cache).";
+        "Correct passwords. Source: computed (with argon2id) or cache.";
     MAIL_REFUSED: Counter<2> = "whimbrel_mail_refused_total", ["protocol", "what"], "refusals",
-        "What senders were refused, each with a line in the log: sender, recipient or message.";
+        "Refusals to senders, each with a line in the log. What: sender, recipient or message.";
     TRANSACTIONS: Counter<1> = "whimbrel_transactions_total", ["protocol"], "messages",
         "Messages accepted from senders.";
     TRANSACTION_BYTES: Counter<1> = "whimbrel_transaction_bytes_total", ["protocol"], "bytes",
         "Bytes of messages accepted from senders.";
     DELIVERIES: Counter<0> = "whimbrel_deliveries_total", [], "messages",
-        "Messages put into mailboxes by the queue: one a recipient.";
+        "Messages that the queue put into mailboxes, one for each recipient.";
     DELIVERY_SECONDS: Histogram<0> = "whimbrel_delivery_seconds", [], "seconds",
-        "From the acceptance of a message to its being in a recipient's mailbox on disk, on as many other nodes as had to accept it.";
+        "Time from accepting a message until it is in a recipient's mailbox, on disk and on as many other nodes as had to accept it.";
     QUEUE_ENTRIES: Gauge<0> = "whimbrel_queue_entries", [], "messages",
         "Accepted messages that are not in all their mailboxes yet.";
     QUEUE_BYTES: Gauge<0> = "whimbrel_queue_bytes", [], "bytes",
-        "Their envelopes and summaries in memory.";
+        "Memory for the envelopes and summaries of messages in the queue.";
     QUEUE_OLDEST: Gauge<0> = "whimbrel_queue_oldest_seconds", [], "seconds",
-        "Since the oldest of them was accepted; 0 without one.";
+        "Time since the oldest message in the queue was accepted; 0 if the queue is empty.";
     DELIVERIES_HANDED: Counter<0> = "whimbrel_deliveries_handed_total", [], "deliveries",
-        "Deliveries of this node's queue that other nodes made, since this one has not, or not yet, what it needs of the account's partition.";
+        "Deliveries of this node's queue that other nodes made, because this node lacks data of the account's partition, or does not hold it.";
     COMMIT_SECONDS: Histogram<1> = "whimbrel_commit_seconds", ["machine"], "seconds",
-        "From a machine's commit (directory, queue, owner) to its being on disk; only of commits that somebody waits for.";
+        "Time from a machine's commit (directory, queue, owner) until it is on disk. Only commits that somebody waits for are counted.";
     STORE_SYNCS: Counter<0> = "whimbrel_store_syncs_total", [], "syncs",
         "Syncs of the store's journal.";
     STORE_COMMITS: Counter<0> = "whimbrel_store_commits_total", [], "commits",
-        "Commits (batches, and deletions of blobs) made durable; divided by the syncs: batches a sync.";
+        "Durable commits (batches, and deletions of blobs). Divided by the syncs, this gives commits for each sync.";
     STORE_WAITING: Gauge<0> = "whimbrel_store_waiting_bytes", [], "bytes",
-        "Commits that wait for the disk.";
+        "Size of commits that wait for the disk.";
     STORE_WAITS: Counter<0> = "whimbrel_store_waits_total", [], "writes",
-        "Writes that waited for room, since the disk was behind (storage.full_buffers_max).";
+        "Writes that waited for room because the disk was behind (storage.full_buffers_max).";
     ANSWER_WAITS: Counter<0> = "whimbrel_answer_waits_total", [], "reads",
         "Reads for clients that waited for memory (limits.answers_bytes_max).";
     STORE_BYTES: Gauge<0> = "whimbrel_store_bytes", [], "bytes",
         "Size of the store's files.";
     STORE_FREE: Gauge<0> = "whimbrel_store_free_bytes", [], "bytes",
-        "Free room on their disk.";
+        "Free space on the store's disk.";
     STORE_CACHE: Gauge<0> = "whimbrel_store_cache_bytes", [], "bytes",
-        "Capacity of the engine's cache of blocks (storage.cache_bytes).";
+        "Capacity of the engine's block cache (storage.cache_bytes).";
     ACCOUNTS_LOADED: Gauge<0> = "whimbrel_accounts_loaded", [], "accounts",
         "Accounts whose state is in memory.";
     ACCOUNTS_BYTES: Gauge<0> = "whimbrel_accounts_loaded_bytes", [], "bytes",
-        "Their state.";
+        "Memory for the state of loaded accounts.";
     ACCOUNTS_LOADS: Counter<0> = "whimbrel_accounts_loads_total", [], "accounts",
         "Account states read from the store.";
     ACCOUNTS_STALLED: Gauge<0> = "whimbrel_accounts_stalled", [], "accounts",
-        "Accounts that are not served since the start: a row cannot be read, or an operation not be carried out. The log says why.";
+        "Accounts that have stalled since the start, and are not served. A row cannot be read, or an op cannot be applied. The log gives the \
+         reason.";
     ACCOUNTS_EVICTED: Counter<0> = "whimbrel_accounts_evicted_total", [], "accounts",
-        "Account states dropped to keep storage.accounts_bytes_max.";
+        "Account states evicted to keep storage.accounts_bytes_max.";
     WATCHERS: Gauge<0> = "whimbrel_watchers", [], "sessions",
-        "Sessions that have a mailbox selected.";
+        "Readers: sessions with a selected mailbox.";
     LOG_PARTITIONS: Gauge<0> = "whimbrel_log_partitions", [], "partitions",
         "Partitions whose log was opened since the start.";
     PARTITIONS_HELD: Gauge<0> = "whimbrel_partitions_held", [], "partitions",
-        "Partitions of accounts that this node holds, or comes back to; 256 where all nodes hold all mail.";
+        "Partitions of accounts that this node holds, or is getting back; 256 if all nodes hold all mail.";
     PARTITIONS_YOUNG: Gauge<0> = "whimbrel_partitions_young", [], "partitions",
-        "Partitions, the directory among them, that are not served: this node is new, and has not yet what another one had when they were linked.";
+        "Partitions that are syncing, and are not served; the directory counts, too. This node is new, and lacks data that another node had when \
+         they linked.";
     LOG_OPERATIONS: Gauge<0> = "whimbrel_log_operations", [], "operations",
-        "Position of these logs: the sum of their last numbers. Not by partition, so that there is one series.";
+        "Position of the opened logs: the sum of their last sequence numbers. It is one series, not one for each partition.";
     CLUSTER_MEMBERS: Gauge<1> = "whimbrel_cluster_members", ["state"], "members",
-        "Incarnations in the cluster's list of members. State: open; removed (what it wrote is being gathered); closed (it counts no more). None without a cluster.";
+        "Members in the roster, by incarnation. State: open; removed (other members still collect its ops); closed (it no longer counts). None \
+         without a cluster.";
     CLUSTER_LINKS: Gauge<0> = "whimbrel_cluster_links", [], "links",
         "Links to other nodes.";
     CLUSTER_LAG: Gauge<0> = "whimbrel_cluster_lag_operations", [], "operations",
-        "What one member, the one that lacks most, has not said to have of what is on disk here. Members that were removed do not count.";
+        "Ops on this disk that a member has not confirmed, for the member that lacks most. Removed members do not count.";
     CLUSTER_LAG_BYTES: Gauge<0> = "whimbrel_cluster_lag_bytes", [], "bytes",
-        "The bytes of what one member, the one that lacks most of them, lacks; without what was here before the start.";
+        "Size of the ops that a member lacks, for the member that lacks most bytes. Ops from before the start are not counted.";
     CLUSTER_LAG_SECONDS: Gauge<0> = "whimbrel_cluster_lag_seconds", [], "seconds",
-        "How long the oldest operation has been here that some member lacks, since the start at most; 0 if all have all.";
+        "Age of the oldest op here that some member lacks, at most the time since the start; 0 if no member lacks any.";
     CLUSTER_BEHIND: Gauge<0> = "whimbrel_cluster_behind_operations", [], "operations",
-        "What one member, the one that has most, has said to have and is not on disk here.";
+        "Ops that a member has reported and this disk does not have, for the member that has most.";
     CLUSTER_QUEUED: Gauge<0> = "whimbrel_cluster_queued_bytes", [], "bytes",
-        "Batches that wait to be sent to members, or for their acknowledgement.";
+        "Size of batches that wait to be sent to members, or to be acknowledged by them.";
     CLUSTER_STABLE: Gauge<0> = "whimbrel_cluster_stable_operations", [], "operations",
-        "Operations that all members have applied: while one is away it stands still.";
+        "Ops that all members have applied. The value stands still while a member is away.";
     CLUSTER_MISSING: Gauge<0> = "whimbrel_cluster_bodies_missing", [], "bodies",
-        "Bodies of messages that are named here and are still on other nodes.";
+        "Blobs of messages that are known here and whose blobs are still on other nodes.";
     CLUSTER_MISSED: Counter<0> = "whimbrel_cluster_bodies_missed_total", [], "bodies",
-        "Bodies that a client wanted to read and that were not here, although nothing said so: they are fetched from other nodes. Each is a defect of this node or of its disk.";
+        "Blobs that a client wanted to read and that were unexpectedly not here. The node fetches them from other nodes. Each is a defect of this \
+         node or of its disk.";
     CLUSTER_CLOCK_WRONG: Gauge<0> = "whimbrel_cluster_clock_wrong", [], "nodes",
-        "1 while this node writes nothing because of its clock: more than a minute off those of the others, or a jump that none has confirmed.";
+        "1 while this node writes nothing because of its clock. The clock is more than a minute off those of the other nodes, or has jumped and no \
+         node has confirmed the jump.";
     CLUSTER_CLOCK_OFF: Gauge<0> = "whimbrel_cluster_clock_off_seconds", [], "seconds",
-        "How far the clock of one linked node, the one that is furthest off, is from this one, in either direction; whole seconds.";
+        "Difference between this clock and that of a linked node, for the node that is furthest off, in either direction; whole seconds.";
     CLUSTER_UNSHOWN: Gauge<0> = "whimbrel_cluster_unshown_operations", [], "operations",
-        "Operations of partitions that are open, applied here, of which some member is not known to have shown all: clients that come from it may cost claims of them.";
+        "Ops of open partitions, applied here, that some member is not known to have made visible. A client that comes from that member may cause \
+         reassigned UIDs.";
     CLAIMS_AGAIN: Counter<0> = "whimbrel_claims_again_total", [], "claims",
-        "UIDs given again to messages that had one (late messages, a RENAME onto a known name).";
+        "Reassigned UIDs: new UIDs for messages that had one (late messages, a RENAME onto a known name).";
     TAKEOVERS: Counter<0> = "whimbrel_takeovers_total", [], "takeovers",
-        "Times a client came from another node and something had to be claimed again, or counters raised, before it was answered.";
+        "Clients that came from another node, and for which this node reassigned UIDs or raised counters before it answered.";
     TAKEOVER_CLAIMS: Counter<0> = "whimbrel_takeover_claims_total", [], "claims",
-        "UIDs given again for that: what the other node may not have shown.";
+        "UIDs reassigned in takeovers, because the other node may not have made the messages visible.";
     TAKEOVERS_REFUSED: Counter<0> = "whimbrel_takeovers_refused_total", [], "takeovers",
-        "Times a client named numbers that an account had no room left to believe.";
+        "Takeovers refused because the client named numbers beyond what the account may still believe.";
     CONFIRMING: Gauge<0> = "whimbrel_answers_confirming", [], "answers",
-        "Answers of IMAP and POP3 that wait until other nodes have what was written (imap.other_nodes, pop3.other_nodes).";
+        "IMAP and POP3 answers that wait until other nodes have the write (imap.other_nodes, pop3.other_nodes).";
     CONFIRMED: Counter<0> = "whimbrel_answers_confirmed_total", [], "answers",
-        "Answers that were given when enough other nodes had what was written.";
+        "IMAP and POP3 answers that were sent when enough other nodes had the write.";
     UNCONFIRMED: Counter<1> = "whimbrel_answers_unconfirmed_total", ["cause"], "answers",
-        "Answers that were refusals for want of other nodes. Cause: too_few (could be reached: nothing was written); late (too few had it within cluster.write_patience).";
+        "IMAP and POP3 answers that were refusals for lack of other nodes. Cause: too_few (too few were reachable, and nothing was written) or \
+         late (too few had the write within cluster.write_patience).";
     LOG_BYTES: Gauge<0> = "whimbrel_cluster_log_bytes", [], "bytes",
-        "Bytes of all logs, which keep what members that are away lack (cluster.kept_bytes). Measured every 10 s; after a cut reckoned.";
+        "Size of all logs, which keep what absent members lack (cluster.kept_bytes). It is measured every 10 s, and estimated after a cut.";
     STATES_GIVEN: Counter<0> = "whimbrel_states_given_total", [], "states",
-        "States of partitions that other nodes asked for, because all logs had been cut, and were given, or begun to be.";
+        "Snapshots of partitions sent, or begun to be sent, to nodes that asked for them because all logs had been cut.";
     STATES_TAKEN: Counter<0> = "whimbrel_states_taken_total", [], "states",
-        "States of partitions that were taken from other nodes in place of logs.";
+        "Snapshots of partitions received from other nodes in place of logs.";
     STATES_WAITING: Gauge<0> = "whimbrel_states_waiting", [], "states",
-        "States of partitions that are here, and wait until no account of theirs is stalled. What comes behind them waits, too: whimbrel_accounts_stalled.";
+        "Received snapshots of partitions that wait until none of their accounts is stalled (whimbrel_accounts_stalled). Later batches of these \
+         partitions wait as well.";
     ACCOUNTS_JOINED: Counter<0> = "whimbrel_accounts_joined_total", [], "accounts",
-        "Accounts that became the join of what was here and what came with a state.";
+        "Accounts whose state was joined with that of a received snapshot.";
     UID_VALIDITIES: Counter<0> = "whimbrel_uidvalidities_total", [], "accounts",
-        "Accounts whose UIDVALIDITY had to change (an epoch was raised): their clients load everything again.";
+        "Accounts whose UIDVALIDITY had to change (a new epoch). Their clients download everything again.";
     ACCOUNTS: Gauge<0> = "whimbrel_accounts", [], "accounts",
         "Accounts in the directory.";
     DOMAINS: Gauge<0> = "whimbrel_domains", [], "domains",
         "Domains in the directory.";
     LOGINS_CACHED: Gauge<0> = "whimbrel_logins_cached", [], "logins",
-        "Logins remembered, so that they do not cost argon2id again.";
+        "Logins that the server remembers, so that they do not cost argon2id again.";
     ERRORS: Counter<1> = "whimbrel_errors_total", ["kind"], "errors",
-        "What went wrong on our side, by where: commit (the disk takes no writes), load, store, content (a damaged row), accept, warning (odd, and survived; the log says more).";
+        "Errors of the server. Kind: commit (the disk takes no writes), load, store, content (a damaged row), accept, warning (something \
+         unexpected that did no harm; the log says more).";
     STALE: Gauge<1> = "whimbrel_figures_stale", ["of"], "figures",
-        "1 if the mailboxes' machines (machines) or the cluster (cluster) were too busy to answer within a second: all gauges of them are then those of an earlier time.";
+        "1 if the mailboxes' machines (machines) or the cluster (cluster) were too busy to answer within a second. Their gauges then have the \
+         values of an earlier time.";
     CERTIFICATE_ENDS: Gauge<0> = "whimbrel_certificate_ends_seconds", [], "seconds",
-        "When the certificate that clients are shown expires, in seconds since 1970.";
+        "When the certificate that clients get expires, in seconds since 1970.";
     CERTIFICATE_FAULTS: Gauge<1> = "whimbrel_certificate_faults", ["fault"], "faults",
-        "1 if clients refuse the certificate, or soon will: early, expired, ends soon (within a week), other host (it is not for server.hostname).";
+        "1 if clients refuse the certificate, or soon will. Fault: early (not valid yet), expired, ends soon (within a week), other host (not for \
+         server.hostname).";
     RESIDENT: Gauge<0> = "whimbrel_resident_bytes", [], "bytes",
         "Resident memory of the process.";
     DESCRIPTORS: Gauge<0> = "whimbrel_open_descriptors", [], "descriptors",
         "Open file descriptors.";
     START: Gauge<0> = "whimbrel_start_time_seconds", [], "seconds",
-        "When the process began to serve, since 1970.";
-    BUILD: Gauge<1> = "whimbrel_build_info", ["version"], "none",
-        "Always 1; the version is a label.";
+        "When the process began to serve, in seconds since 1970.";
+    BUILD: Gauge<1> = "whimbrel_build_info", ["version"], "no unit",
+        "Always 1. The version is a label.";
 }
 
 /// Reasons for which a connection is refused or cut.
@@ -401,40 +419,39 @@ impl Drop for Open {
 pub fn documentation() -> String {
     let mut out = String::from(HEAD);
     for family in ALL {
-        let about = family.about();
-        let labels: Vec<String> = about
-            .labels
-            .iter()
-            .map(|label| format!("`{label}`"))
-            .collect();
-        out += &format!(
-            "| `{}` | {} | {} | {} | {} |\n",
-            about.name,
-            family.kind(),
-            labels.join(", "),
-            about.unit,
-            about.meaning
-        );
+        let About {
+            name,
+            labels,
+            unit,
+            meaning,
+        } = family.about();
+        let kind = family.kind();
+        let names: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        let labels = match names.len() {
+            0 => String::new(),
+            1 => format!("label {}; ", names[0]),
+            _ => format!("labels {}; ", names.join(", ")),
+        };
+        let item = format!("`{name}` ({kind}; {labels}{unit}): {meaning}");
+        wrap(&item, PAGE_CHARS, "- ", "  ", &mut out);
     }
     out
 }
 
-/// What stands above the table.
+/// What stands above the list.
 const HEAD: &str = "\
-# Figures
+# Metrics
 
-What `http://127.0.0.1:10900/metrics` shows (`metrics.listen`), in the text format of Prometheus. This page is made from the program
-(`crates/server/src/metrics/mod.rs`); tests compare it with the source and with what a running server shows.
+`http://127.0.0.1:10900/metrics` (`metrics.listen`) has these metrics, in the text format of Prometheus. This page is generated from the source
+(`crates/server/src/metrics/mod.rs`); tests compare it with the source and with the output of a running server.
 
-Labels hold words of the program alone: protocols, names of commands, mechanisms, kinds. Nothing that a client sent is ever in them, no
-address, no name, no account; so the number of series has a bound, however many clients and accounts there are: some 3,000, nearly all of them
-buckets of `whimbrel_command_seconds`. Counters begin at 0 with the process. Histograms have buckets from 0.0001 to 30 seconds.
+Labels are words of the program: protocols, names of commands, mechanisms, kinds. They never contain an address, a name, an account or anything else
+that a client sent. So the number of series has a limit, whatever the number of clients and accounts is: about 3,000, nearly all of them buckets of
+`whimbrel_command_seconds`. Counters begin at 0 with the process. Histograms have buckets from 0.0001 to 30 seconds.
 
-Beside it: `/healthz` answers 200 as long as the process answers at all; `/readyz` answers 200 while clients are served, and 503 before
-that and from the moment the server is told to stop.
+`/healthz` answers 200 as long as the process answers at all. `/readyz` answers 200 while clients are served. It answers 503 before that, and from the
+moment when the server is told to stop.
 
-| name | type | labels | unit | meaning |
-|---|---|---|---|---|
 ";
 
 #[cfg(test)]
@@ -449,6 +466,9 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
         if std::env::var_os("WHIMBREL_WRITE_DOCS").is_some() {
             std::fs::write(&path, documentation()).unwrap();
+        }
+        for line in documentation().lines() {
+            assert!(line.chars().count() <= 160, "{line}");
         }
         assert!(
             std::fs::read_to_string(path).is_ok_and(|page| page == documentation()),

@@ -61,6 +61,12 @@ impl Fault {
     }
 }
 
+/// The version of X.509, from 1; `None`: it cannot be read.
+pub(super) fn version(der: &CertificateDer<'_>) -> Option<u32> {
+    let (_, parsed) = X509Certificate::from_der(der).ok()?;
+    Some(parsed.version().0 + 1)
+}
+
 /// The end of a certificate's time, in seconds since 1970, and what is wrong with it at this time (likewise) on this host.
 pub(super) fn check(der: &CertificateDer<'_>, now: i64, host: &str) -> (i64, Vec<Fault>) {
     let Ok((_, parsed)) = X509Certificate::from_der(der) else {

@@ -22,7 +22,7 @@ use super::{
     Failure, Own, Report,
     body::MEMORY_BYTES_MAX,
     counted,
-    remote::{Found, set},
+    remote::{MessageInfo, set},
     wire::{Wire, quoted},
 };
 use crate::{actor::Fatal, config::Config, log::shown};
@@ -164,7 +164,7 @@ impl Exporter<'_> {
         Ok(uids)
     }
 
-    async fn window(&mut self, uids: &[u32]) -> Result<Vec<Found>, Failure> {
+    async fn window(&mut self, uids: &[u32]) -> Result<Vec<MessageInfo>, Failure> {
         let line = format!(
             "UID FETCH {} (UID FLAGS INTERNALDATE RFC822.SIZE EMAILID)",
             set(uids.iter().copied())
@@ -173,7 +173,7 @@ impl Exporter<'_> {
         self.wire
             .each(&line, |response| {
                 if let Response::Fetch { items, .. } = response {
-                    found.extend(Found::read(items));
+                    found.extend(MessageInfo::read(items));
                 }
             })
             .await?;
@@ -190,7 +190,7 @@ impl Exporter<'_> {
     /// Gives the bytes of a message to `take`, in parts. Whether it is there still.
     async fn bytes(
         &mut self,
-        found: &Found,
+        found: &MessageInfo,
         mut take: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<bool, Failure> {
         let mut at = 0;
@@ -407,7 +407,7 @@ impl Exporter<'_> {
     async fn message(
         &mut self,
         name: &str,
-        found: &Found,
+        found: &MessageInfo,
         out: &mut BufWriter<File>,
     ) -> Result<(), Failure> {
         let seconds = found.date.map_or(0, |date| date.unix_seconds());

@@ -138,7 +138,7 @@ impl Connection {
         let stream =
             stream.map_err(|error| format!("{} port {}: {error}", remote.host, remote.port))?;
         if remote.security == Security::Clear && !is_here(stream.peer_addr()?.ip()) {
-            return Err("without TLS only a server on this machine can be asked: whoever listens would know the password".into());
+            return Err("--clear works only with a server on this machine: on the network the password could be read".into());
         }
         stream.set_nodelay(true)?;
         let mut wire = if remote.security == Security::Tls {
@@ -199,7 +199,7 @@ impl Connection {
                 }
             }
         } else if self.has("LOGINDISABLED") {
-            Err("it takes no password over this connection".to_owned())
+            Err("it accepts no password over this connection".to_owned())
         } else {
             let login = CommandBody::Login {
                 user: self.user.clone(),
@@ -211,7 +211,9 @@ impl Connection {
                 Err(error) => return Err(error.into()),
             }
         };
-        done.map_err(|text| format!("{} does not let {} in: {text}", self.server, self.user).into())
+        done.map_err(|text| {
+            format!("{} refused the login of {}: {text}", self.server, self.user).into()
+        })
     }
 
     fn quoted(&self, name: &str) -> String {
@@ -545,13 +547,13 @@ impl Connection {
     async fn described(
         &mut self,
         wanted: &BTreeMap<u32, [u8; 16]>,
-    ) -> Result<(BTreeMap<u32, Found>, Option<String>), Failure> {
+    ) -> Result<(BTreeMap<u32, MessageInfo>, Option<String>), Failure> {
         let line = format!(
             "UID FETCH {} (UID FLAGS INTERNALDATE RFC822.SIZE)",
             set(wanted.keys().copied())
         );
         // What was not asked for is not held, nor what is said twice.
-        let mut found: BTreeMap<u32, Found> = BTreeMap::new();
+        let mut found: BTreeMap<u32, MessageInfo> = BTreeMap::new();
         let take = |response| {
             // One message's items may come in several responses.
             if let Response::Fetch { items, .. } = response
@@ -567,7 +569,7 @@ impl Connection {
         Ok((found, refused))
     }
 
-    async fn small(&mut self, group: &[Found]) -> Result<Given, Failure> {
+    async fn small(&mut self, group: &[MessageInfo]) -> Result<Given, Failure> {
         let line = format!(
             "UID FETCH {} (UID BODY.PEEK[])",
             set(group.iter().map(|found| found.uid))
@@ -597,7 +599,7 @@ impl Connection {
     /// A message in parts. That it has more bytes than it was said to have is believed, and that it has fewer only if the server says where it ends: a part
     /// that is not given is of a message that is gone, and a short one may be all that the server gives at once. One of more than `bytes_max` is not read to its
     /// end, which a server need not have: it cannot be taken anyway.
-    async fn large(&mut self, found: &Found, bytes_max: u64) -> Result<Given, Failure> {
+    async fn large(&mut self, found: &MessageInfo, bytes_max: u64) -> Result<Given, Failure> {
         let mut body = Body::default();
         let mut parts = 0;
         loop {
@@ -718,7 +720,7 @@ fn uid_of(items: &[FetchData]) -> Option<u32> {
 
 /// What is asked of a message before it is fetched.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct MessageInfo {
     pub(super) uid: u32,
     pub(super) flags: Vec<String>,
     pub(super) date: Option<DateTime>,
@@ -727,9 +729,9 @@ pub(super) struct Found {
     pub(super) email: Option<String>,
 }
 
-impl Found {
-    pub(super) fn read(items: Vec<FetchData>) -> Option<Found> {
-        let mut found = Found::default();
+impl MessageInfo {
+    pub(super) fn read(items: Vec<FetchData>) -> Option<MessageInfo> {
+        let mut found = MessageInfo::default();
         found.take(items);
         // Flags that others change are told without a UID.
         (found.uid != 0).then_some(found)

@@ -71,7 +71,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// Why a command did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WireError {
-    #[error("the connection: {0}")]
+    #[error("the connection failed: {0}")]
     Io(#[from] io::Error),
     #[error("the server closed the connection")]
     Closed,
@@ -89,7 +89,7 @@ pub(super) enum WireError {
         code: Option<ReplyCode>,
         text: String,
     },
-    #[error("the server says goodbye: {0}")]
+    #[error("the server ended the session: {0}")]
     Bye(String),
 }
 

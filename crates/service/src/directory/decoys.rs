@@ -5,7 +5,7 @@ use whimbrel_directory::{Account, AccountKey, Address, DecoySecret};
 
 use super::{BARE_LOGIN_DOMAINS_MAX, Running};
 use crate::{
-    auth::{Authenticator, Known, Looked, MadeUp},
+    auth::{Authenticator, Credentials, Looked, MadeUp},
     saslprep::saslprep,
 };
 
@@ -20,7 +20,7 @@ impl Running {
         &self,
         login: &str,
         authenticator: &Authenticator,
-    ) -> (Option<Known>, MadeUp) {
+    ) -> (Option<Credentials>, MadeUp) {
         let secret = self.directory.decoy();
         let secret = secret.unwrap_or_else(|| authenticator.decoy_secret());
         let name = self.whole_name(folded(login), &secret);

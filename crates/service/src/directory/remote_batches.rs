@@ -20,7 +20,8 @@ use crate::{
     log,
     machine::{Input, Note, Now, Output, Ticket},
     peers::{
-        Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Then, Want, Work, keep_early,
+        Frame, OnDurable, PeerInput, PeerOutput, READ_AGAIN_MICROS, Request, Shipping, Work,
+        keep_early,
     },
 };
 
@@ -183,7 +184,7 @@ impl DirectoryOwner {
                 break;
             };
             self.out.push_back(match want {
-                Want::Read {
+                Request::Read {
                     asked,
                     origin,
                     from,
@@ -200,32 +201,32 @@ impl DirectoryOwner {
                     self.reads.insert(ticket, read);
                     output
                 }
-                Want::Cut(origin, below) => {
+                Request::Cut(origin, below) => {
                     running.log.cut(origin, below);
                     continue;
                 }
-                Want::Grown => {
+                Request::Grown => {
                     running.growing = Some(ticket);
                     let mut commit = running.log.commit();
                     commit.mutations.push(log::grown(running.log.origin()));
                     running.gate.submitted(ticket);
                     Output::Commit(ticket, commit)
                 }
-                Want::Snapshot { asked } => self.giving.fix(ticket, asked),
-                Want::ReadState {
+                Request::Snapshot { asked } => self.giving.fix(ticket, asked),
+                Request::ReadState {
                     asked,
                     state,
                     after,
                     bytes_max,
                 } => self.giving.read(ticket, asked, state, after, bytes_max),
-                Want::DropState(state) => self.giving.release(state),
-                Want::Wake(peer) => Output::Peer(PeerOutput::Wake(PartitionId::DIRECTORY, peer)),
-                Want::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
-                Want::Warn(text) | Want::Alone { warning: text, .. } => {
+                Request::DropState(state) => self.giving.release(state),
+                Request::Wake(peer) => Output::Peer(PeerOutput::Wake(PartitionId::DIRECTORY, peer)),
+                Request::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
+                Request::Warn(text) | Request::Alone { warning: text, .. } => {
                     Output::Log(Note::Warning(text))
                 }
-                Want::Older(because) => Output::Log(Note::Older(because)),
-                Want::Fatal(cause) => Output::Fatal(cause),
+                Request::Older(because) => Output::Log(Note::Older(because)),
+                Request::Fatal(cause) => Output::Fatal(cause),
             });
         }
         while self.carry_on() {}
@@ -364,7 +365,7 @@ impl DirectoryOwner {
         let mut commit = running.log.foreign(foreign, ops.is_some());
         commit.mutations.extend(mutations);
         running.gate.submitted(ticket);
-        running.shipping.committing(ticket, Then::Done(asked));
+        running.shipping.committing(ticket, OnDurable::Done(asked));
         self.out.push_back(Output::Commit(ticket, commit));
         true
     }

@@ -13,16 +13,16 @@ use whimbrel_mailbox::AccountId;
 use whimbrel_replication::partition::Ticket as Asked;
 use whimbrel_storage::{Commit, Mutation, Room};
 
-use super::{DirectoryOwner, Phase, Running, foreign::removed};
+use super::{DirectoryOwner, Phase, Running, remote_batches::removed};
 use crate::{
     api::Ended,
     log,
     machine::{Note, Now, Output, Ticket},
     peers::{
-        Held, StateWork, Then,
-        kept::GivenUp,
-        state::{Joined, decode_rows},
-        whole::{may_travel, pages},
+        OnDurable, SnapshotProgress, StateWork,
+        log_retention::GivenUp,
+        singleton_snapshot::{may_travel, pages},
+        snapshot::{Joined, decode_rows},
     },
 };
 
@@ -66,7 +66,7 @@ impl DirectoryOwner {
             }
             StateWork::Rows { asked, last, rows } => match running.keep(&last, &rows) {
                 Ok(commit) => {
-                    then = Some(Then::Done(asked));
+                    then = Some(OnDurable::Done(asked));
                     commit
                 }
                 Err(cause) => {
@@ -96,7 +96,7 @@ impl DirectoryOwner {
         &mut self,
         ticket: Ticket,
         asked: Asked,
-        held: &Held,
+        held: &SnapshotProgress,
         jumps: &BTreeMap<Incarnation, (u64, Hash)>,
     ) {
         let Phase::Running(running) = &mut self.state else {
@@ -114,7 +114,7 @@ impl DirectoryOwner {
             value: log::encode(&joined).into(),
         });
         self.states_taken += 1;
-        self.hand_out(ticket, commit, Some(Then::Done(asked)));
+        self.hand_out(ticket, commit, Some(OnDurable::Done(asked)));
         self.join_rows(&joined);
         self.hand_out_pages(gone);
     }
@@ -178,7 +178,7 @@ impl DirectoryOwner {
         self.hand_out_pages(gone);
     }
 
-    fn hand_out(&mut self, ticket: Ticket, commit: Commit, then: Option<Then>) {
+    fn hand_out(&mut self, ticket: Ticket, commit: Commit, then: Option<OnDurable>) {
         if let Phase::Running(running) = &mut self.state {
             running.gate.submitted(ticket);
             running.shipping.committing(ticket, then);

@@ -4,7 +4,7 @@
 //! first of those that do, in the order of incarnations. The others remember to whom, and leave it to the next one when that one is removed, leaves the partition, or has not done it for a while: it may be
 //! away, or have heard of all that in another order, and leave it to somebody else. After a start each node that holds it raises it.
 //!
-//! Nodes may know different holders for a while, and two raise it: then it rises twice. An owner that has heard of the first time does nothing ([`Least`]).
+//! Nodes may know different holders for a while, and two raise it: then it rises twice. An owner that has heard of the first time does nothing ([`MinUidValidity`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,7 +14,7 @@ use whimbrel_mailbox::AccountId;
 
 use super::{Config, DirectoryOwner, Phase, Running};
 use crate::{
-    machine::{Least, Now, Output},
+    machine::{MinUidValidity, Now, Output},
     owner::keys::partition_of,
     peers,
 };
@@ -23,10 +23,10 @@ use crate::{
 const LEFT_MICROS: u64 = 30_000_000;
 
 /// Accounts whose UIDVALIDITY is too low.
-pub(super) type LeftTo = BTreeMap<AccountKey, Left>;
+pub(super) type LeftTo = BTreeMap<AccountKey, NodeRemainder>;
 
 /// What is left to a node.
-pub(super) struct Left {
+pub(super) struct NodeRemainder {
     /// It is to raise the UIDVALIDITY,
     to: Incarnation,
     /// at least to this,
@@ -80,7 +80,8 @@ impl DirectoryOwner {
         let Phase::Running(running) = &mut self.state else {
             return;
         };
-        let is_late = |left: &Left| left.until.is_some_and(|until| until <= now.mono_micros);
+        let is_late =
+            |left: &NodeRemainder| left.until.is_some_and(|until| until <= now.mono_micros);
         let late = running.left_to.iter().filter(|(_, left)| is_late(left));
         let late: BTreeSet<AccountKey> = late.map(|(account, _)| *account).collect();
         if !late.is_empty() {
@@ -174,7 +175,8 @@ impl Running {
                 left.to == to && left.least == least && !is_late
             });
             let until = same.and_then(|left| left.until);
-            self.left_to.insert(account, Left { to, least, until });
+            self.left_to
+                .insert(account, NodeRemainder { to, least, until });
             let again = by == Some(config.origin);
             if to == config.origin
                 && (same.is_none() || again)
@@ -183,7 +185,7 @@ impl Running {
                 let next = self
                     .directory
                     .next_uid_validity(&entry.address, config.slot, least);
-                let least = Least { least, next };
+                let least = MinUidValidity { least, next };
                 out.push_back(Output::LeastUidValidity(AccountId(account), least));
             }
         }

@@ -5,21 +5,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use whimbrel_crdt::Dot;
 use whimbrel_mailbox::{
-    AccountId, At, Flag, Flags, MailboxName, NewMessage, Op, PlanError, Replica, Shown, StoreMode,
+    AccountId, At, Flag, Flags, MailboxName, NewMessage, Op, PlanError, Replica, StoreMode,
+    VisibleMessage,
 };
 
 use super::{
     Partition, PartitionOwner, Phase,
-    batches::{fits, fits_append},
-    elsewhere::Names,
+    failover::Names,
     keys,
+    split_commits::{fits, fits_append},
 };
 use crate::{
     api::{
         Entry, Failure, FlagChange, MESSAGES_PER_CALL_MAX, MailboxCall, NewMail, ROWS_PER_CALL_MAX,
         Replaced, Reply, Row, STATUSES_PER_CALL_MAX, Since, Status,
     },
-    machine::{Input, Note, Now, Others, Output, Ticket},
+    machine::{Input, Note, Now, Output, RequiredCopies, Ticket},
 };
 
 /// How many messages one [`MailboxCall::Flagged`] looks at, where no list says which have the flags: some tenths of a millisecond, in which
@@ -373,7 +374,7 @@ impl PartitionOwner {
         ticket: Ticket,
         entry: Arc<Entry>,
         index: usize,
-        others: Others,
+        others: RequiredCopies,
     ) {
         let Some(delivery) = entry.deliveries.get(index) else {
             return;
@@ -681,7 +682,7 @@ pub(super) fn rows(replica: &Replica, name: &MailboxName, uids: &[u32]) -> Vec<R
     rows
 }
 
-fn row(shown: Shown<'_>) -> Row {
+fn row(shown: VisibleMessage<'_>) -> Row {
     let found = shown.row();
     Row {
         uid: found.uid,

@@ -8,8 +8,8 @@ use whimbrel_mailbox::{AccountId, BlobName, RowKey, Tombstones};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    Load, Partition, PartitionOwner, Phase, blob_name, bodies::unnamed_by, holder, keys,
-    rows::push_row, stalled::released,
+    Load, Partition, PartitionOwner, Phase, blob_name, holder, keys, missing_blobs::unnamed_by,
+    rows::push_row, stalled_accounts::released,
 };
 use crate::{
     api::Failure,
@@ -17,7 +17,7 @@ use crate::{
     machine::{Now, Ticket},
 };
 
-/// Removed messages that are dropped at a time, in commits of [`ROWS_PER_COMMIT_MAX`](super::batches::ROWS_PER_COMMIT_MAX): of an account the
+/// Removed messages that are dropped at a time, in commits of [`ROWS_PER_COMMIT_MAX`](super::split_commits::ROWS_PER_COMMIT_MAX): of an account the
 /// others wait for [`PAUSE_SECONDS`], so that whoever deletes 200,000 messages keeps the accounts that share the owner waiting for some
 /// milliseconds.
 const COLLECTED_PER_CALL_MAX: usize = 8192;
@@ -34,15 +34,15 @@ pub(super) enum Purge {
 }
 
 /// What was stable so long ago that all entries which the queue of any node had then are known here: what is removed by that, and was made by an entry that is not
-/// known, is made by none again (`queue::heard`).
+/// known, is made by none again (`queue::barrier`).
 #[derive(Default)]
-pub(super) struct Settled {
+pub(super) struct StableBefore {
     stable: VersionVector,
     /// What is to be settled next, and when it was stable.
     next: Option<(u64, VersionVector)>,
 }
 
-impl Settled {
+impl StableBefore {
     fn look(&mut self, now: Now, caught_up: Option<u64>, stable: &VersionVector) {
         let is_heard = |(at, _): &mut (u64, VersionVector)| caught_up.is_some_and(|up| up >= *at);
         if let Some((_, next)) = self.next.take_if(is_heard) {

@@ -21,7 +21,7 @@ use whimbrel_replication::{
 };
 use whimbrel_storage::Room;
 
-use super::{Link, Own, Partition, PartitionOwner, batches::fits, keys, reading::Others};
+use super::{Link, Own, Partition, PartitionOwner, keys, reading::OtherNodes, split_commits::fits};
 use crate::{
     api::{Failure, MailboxCall},
     machine::{Now, Output, Ticket},
@@ -360,11 +360,11 @@ impl PartitionOwner {
             let (number, others) = match outcome {
                 Outcome::Enough(number) => {
                     self.counted.answers_confirmed += 1;
-                    (number, Others::Enough)
+                    (number, OtherNodes::Enough)
                 }
                 Outcome::Abort(number) => {
                     self.counted.answers_unconfirmed += 1;
-                    (number, Others::TooFew)
+                    (number, OtherNodes::TooFew)
                 }
             };
             let Some((account, _)) = own.confirming.open.remove(&number) else {
@@ -373,7 +373,7 @@ impl PartitionOwner {
             let entry = self.accounts.get_mut(&account);
             let mut held = entry.into_iter().flat_map(|entry| &mut entry.held);
             // It may have been refused since, with its account.
-            if let Some(held) = held.find(|held| held.others == Others::Awaited(number)) {
+            if let Some(held) = held.find(|held| held.others == OtherNodes::Awaited(number)) {
                 held.others = others;
                 self.holding.insert(account);
             }

@@ -87,7 +87,7 @@ impl PartitionOwner {
             .into_keys()
         {
             // It is said again that it is here, and others may name it.
-            self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+            self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
         }
     }
 

@@ -11,22 +11,22 @@ use whimbrel_crdt::{PartitionId, VersionVector};
 use whimbrel_mailbox::{AccountId, EntryId};
 
 use super::{Own, Partition, PartitionOwner, keys};
-use crate::machine::{Others, Output, Ticket};
+use crate::machine::{Output, RequiredCopies, Ticket};
 
 /// An entry, and which of its deliveries.
 type Delivery = (EntryId, usize);
 
 /// Those that wait, at most one for each open delivery of the queue.
-pub(super) type Spreads = BTreeMap<PartitionId, BTreeMap<Delivery, Spread>>;
+pub(super) type Spreads = BTreeMap<PartitionId, BTreeMap<Delivery, DeliveryAcks>>;
 
-pub(super) struct Spread {
+pub(super) struct DeliveryAcks {
     ticket: Ticket,
     /// What others must have applied.
     made: VersionVector,
-    others: Others,
+    others: RequiredCopies,
 }
 
-impl Spread {
+impl DeliveryAcks {
     /// The queue's.
     pub(super) fn ticket(&self) -> Ticket {
         self.ticket
@@ -48,7 +48,7 @@ impl PartitionOwner {
         ticket: Ticket,
         delivery: Delivery,
         now: bool,
-        others: Others,
+        others: RequiredCopies,
     ) {
         if others.needed == 0 {
             return self.answer(account, Output::Delivered(ticket));
@@ -62,7 +62,7 @@ impl PartitionOwner {
             true => [(origin, applied.get(origin))].into_iter().collect(),
             false => applied.clone(),
         };
-        let spread = Spread {
+        let spread = DeliveryAcks {
             ticket,
             made,
             others,

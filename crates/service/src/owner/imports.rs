@@ -7,9 +7,9 @@ use whimbrel_mailbox::{AccountId, BlobName, MailboxName, MessageId};
 
 use super::{
     Partition, PartitionOwner,
-    batches::fits_append,
     calls::{failure, new_message},
     keys::partition_of,
+    split_commits::fits_append,
 };
 use crate::{
     api::{EntryId, Failure, NewMail, Reply, UploadId},

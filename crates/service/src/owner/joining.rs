@@ -17,19 +17,18 @@ use whimbrel_mailbox::{AccountId, BlobName, Content, MessageId, Replica, RowKey}
 use whimbrel_storage::{Mutation, Room, StoreError};
 
 use super::{
-    Partition, PartitionOwner, Phase,
-    bodies::unnamed_by,
-    foreign::Told,
-    keys,
+    Partition, PartitionOwner, Phase, keys,
+    missing_blobs::unnamed_by,
+    notify::Notifier,
+    pending_merge::PendingMerge,
     rows::{blob_name, drop_coming, holder, push_row},
-    state::{PAGE_BYTES, Paging as Pages},
-    unjoined::Unjoined,
+    snapshot::{PAGE_BYTES, Paging as Pages},
 };
 use crate::{
     api::Failure,
     log,
-    machine::{Now, Output, Standing, Ticket},
-    peers::{Page, PeerOutput, state::Joined},
+    machine::{AccountStatus, Now, Output, Ticket},
+    peers::{Page, PeerOutput, snapshot::Joined},
 };
 
 /// A state that was taken over.
@@ -55,9 +54,9 @@ enum Busy {
     /// The commit that has to be durable before the next page.
     Dropping(AccountId, Ticket),
     /// All are joined but those that cannot be: it reads which bodies these may name.
-    Naming(Ticket, Unjoined),
+    Naming(Ticket, PendingMerge),
     /// That is done, too; `None`: it is not known.
-    Ended(Option<Unjoined>),
+    Ended(Option<PendingMerge>),
 }
 
 /// An account that is being joined.
@@ -254,7 +253,7 @@ impl PartitionOwner {
         &mut self,
         now: Now,
         account: AccountId,
-        standing: Standing,
+        standing: AccountStatus,
     ) -> bool {
         let next = self.is_next(keys::partition_of(account), account);
         let Some(coming) = self.coming(account) else {
@@ -263,7 +262,7 @@ impl PartitionOwner {
         if !std::mem::take(&mut coming.asked) {
             return true;
         }
-        if standing != Standing::Removed {
+        if standing != AccountStatus::Removed {
             self.copy_contents(account);
         } else if next {
             // The batch is passed over; the rows go in the background.
@@ -401,11 +400,11 @@ impl PartitionOwner {
             let shown = own.announced.all_shown(account.0);
             replica.note_claims(None, own.log.origin(), own.log.next(), &shown);
         }
-        let told = Told {
+        let notifier = Notifier {
             sessions: &mut self.sessions,
             out: &mut self.out,
         };
-        told.of(account, &mut entry.watchers, &effects, risen);
+        notifier.changed(account, &mut entry.watchers, &effects, risen);
         self.looked.extend(risen.map(|_| account));
         // Mailboxes before messages, what vanished before what is no longer shown: half of it can be loaded, and tells too much rather than too little.
         let mut rows = replica.take_dirty();
@@ -497,7 +496,7 @@ impl PartitionOwner {
                 && coming.after.is_some_and(|after| after <= ticket)
             {
                 coming.after = None;
-                let wanted = coming.wanted.drain(..).map(PeerOutput::Want);
+                let wanted = coming.wanted.drain(..).map(PeerOutput::Request);
                 self.out.extend(wanted.map(Output::Peer));
                 copying.push((*account, coming.copied));
             }
@@ -580,7 +579,7 @@ impl PartitionOwner {
                 self.answer_of_bodies(partition);
             } else {
                 let all = keys::coming_range(state);
-                self.read_names(partition, Unjoined::default(), all);
+                self.read_names(partition, PendingMerge::default(), all);
             }
             // Who cannot be joined is not served: the others need not wait for that.
             return self.all_joined(partition);
@@ -660,7 +659,12 @@ impl PartitionOwner {
     }
 
     /// Reads the next page of what is left of accounts that cannot be joined.
-    fn read_names(&mut self, partition: PartitionId, so_far: Unjoined, rest: (Vec<u8>, Vec<u8>)) {
+    fn read_names(
+        &mut self,
+        partition: PartitionId,
+        so_far: PendingMerge,
+        rest: (Vec<u8>, Vec<u8>),
+    ) {
         let of = Pages::Join(Paging::Names);
         let reading = self.page(partition, of, None, rest, PAGE_BYTES);
         if let Some(joining) = self.joining(partition) {

@@ -5,7 +5,7 @@
 //!
 //! From then on it takes nothing new. Each other member that holds the partition is asked, again and again, whether it has applied all that is on disk here, with the bodies. An answer counts for what was
 //! asked: when more has come to this disk since, it is asked anew. When all have said so, and they are enough, nothing is written here any more, whatever
-//! happens: the partition is [closed](super::left), and the driver is told so.
+//! happens: the partition is [closed](super::released), and the driver is told so.
 //!
 //! Invariants:
 //! - Who leaves answers nobody that leaves: two cannot rely on each other.

@@ -9,21 +9,21 @@ use whimbrel_storage::{Room, StoreError};
 
 use super::{
     Account, Load, Own, Partition, PartitionOwner, Phase,
-    bodies::{Lacking, Lackings},
-    collect::Settled,
+    collect::StableBefore,
     confirming::Confirming,
-    elsewhere::Reporting,
+    failover::Reporting,
     keys,
+    missing_blobs::{Lackings, MissingBlob},
     rows::push_row,
-    stalled::stalled_of_row,
-    state::States,
-    young::Age,
+    snapshot::States,
+    stalled_accounts::stalled_of_row,
+    syncing::SyncState,
 };
 use crate::{
     api::{Event, Failure, Reply},
     gate::Gate,
     log::{self, Log},
-    machine::{Input, Machine, Note, Now, Output, Standing, Ticket},
+    machine::{AccountStatus, Input, Machine, Note, Now, Output, Ticket},
     peers::{self, Frame, LogEnd, PeerOutput, Shipping},
 };
 use whimbrel_replication::{announced::Announced, partition::Resume, readers::Readers};
@@ -127,7 +127,7 @@ impl PartitionOwner {
                 let (from, to) = keys::loaded_range(account);
                 self.request(Load::Rows(account), partition, from, to);
             }
-            Some(Partition::Loading(_) | Partition::Left(_)) => {}
+            Some(Partition::Loading(_) | Partition::Released(_)) => {}
             None => self.open(partition),
         }
     }
@@ -186,7 +186,7 @@ impl PartitionOwner {
                 if done {
                     self.loads.remove(&ticket);
                 }
-                if let Some(Partition::Left(_)) = self.partitions.get(&partition) {
+                if let Some(Partition::Released(_)) = self.partitions.get(&partition) {
                     return self.left_rows(partition, page, done);
                 }
                 if let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) {
@@ -249,7 +249,10 @@ impl PartitionOwner {
             // Both copies stay.
             Load::Twin(_) => Vec::new(),
             Load::Position(partition) | Load::Logs(partition)
-                if matches!(self.partitions.get(&partition), Some(Partition::Left(_))) =>
+                if matches!(
+                    self.partitions.get(&partition),
+                    Some(Partition::Released(_))
+                ) =>
             {
                 self.left_failed(now, partition);
                 Vec::new()
@@ -292,7 +295,7 @@ impl PartitionOwner {
         let rows = opening.rows.iter();
         let lacking: Lackings = rows
             .filter_map(|(key, value)| {
-                let lacking = Lacking::read(log::accounts_of(value), now.mono_micros);
+                let lacking = MissingBlob::read(log::accounts_of(value), now.mono_micros);
                 Some((log::lacking_of_key(key)?, lacking))
             })
             .collect();
@@ -418,8 +421,12 @@ impl PartitionOwner {
             claiming: BTreeSet::new(),
             stalled,
             states,
-            age: if young { Age::Young } else { Age::Grown },
-            settled: Settled::default(),
+            age: if young {
+                SyncState::Young
+            } else {
+                SyncState::Grown
+            },
+            settled: StableBefore::default(),
             failed: false,
             first_failed: None,
         };
@@ -496,7 +503,7 @@ impl PartitionOwner {
         }
     }
 
-    pub(super) fn born(&mut self, now: Now, account: AccountId, standing: Standing) {
+    pub(super) fn born(&mut self, now: Now, account: AccountId, standing: AccountStatus) {
         if self.born_joining(now, account, standing) {
             return;
         }
@@ -506,12 +513,12 @@ impl PartitionOwner {
         }
         if self.is_next(keys::partition_of(account), account) {
             // The batch opens it, here as where it was made; whether it is served the directory says at each login. One that was removed must not come back.
-            return self.unopened(account, standing != Standing::Removed);
+            return self.unopened(account, standing != AccountStatus::Removed);
         }
         let birth = match standing {
-            Standing::Living(birth) => birth,
-            Standing::Removed => return self.gone(account),
-            Standing::Unknown => {
+            AccountStatus::Living(birth) => birth,
+            AccountStatus::Removed => return self.gone(account),
+            AccountStatus::Unknown => {
                 self.keep_back_mail(account);
                 return self.gone(account);
             }

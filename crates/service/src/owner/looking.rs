@@ -3,7 +3,7 @@
 use whimbrel_mailbox::{AccountId, ListedName, MailboxName, PageSize};
 
 use super::{
-    Knows, PartitionOwner, Watch,
+    PartitionOwner, SessionView, Watch,
     calls::{rows, status},
 };
 use crate::{
@@ -60,7 +60,7 @@ impl PartitionOwner {
             account,
             name,
             id: status.id,
-            knows: Knows {
+            knows: SessionView {
                 up_to: uids.last().unwrap_or(0),
                 vanished_since: as_of,
             },

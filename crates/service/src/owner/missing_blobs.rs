@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// A body that is not here.
-pub(super) struct Lacking {
+pub(super) struct MissingBlob {
     /// The accounts that name it, some; `None`: that is not known.
     pub(super) accounts: Option<BTreeSet<AccountId>>,
     named: Named,
@@ -39,33 +39,33 @@ enum Named {
     Since(u64, bool),
 }
 
-impl Lacking {
+impl MissingBlob {
     /// As it was found at the start.
     pub(super) fn read(accounts: Option<BTreeSet<AccountId>>, now: u64) -> Self {
         let named = Named::Since(now, false);
-        Lacking { accounts, named }
+        MissingBlob { accounts, named }
     }
 }
 
 /// The bodies of a partition that are not here, and how many of them each account names: what is told of the partition five times a second must not look at each.
 #[derive(Default)]
 pub(super) struct Lackings {
-    all: BTreeMap<BlobName, Lacking>,
+    all: BTreeMap<BlobName, MissingBlob>,
     accounts: BTreeMap<AccountId, usize>,
     /// So many of which it is not known who names them.
     of_anybody: usize,
 }
 
 impl Deref for Lackings {
-    type Target = BTreeMap<BlobName, Lacking>;
+    type Target = BTreeMap<BlobName, MissingBlob>;
 
     fn deref(&self) -> &Self::Target {
         &self.all
     }
 }
 
-impl FromIterator<(BlobName, Lacking)> for Lackings {
-    fn from_iter<T: IntoIterator<Item = (BlobName, Lacking)>>(all: T) -> Self {
+impl FromIterator<(BlobName, MissingBlob)> for Lackings {
+    fn from_iter<T: IntoIterator<Item = (BlobName, MissingBlob)>>(all: T) -> Self {
         let mut lackings = Lackings::default();
         for (blob, lacking) in all {
             lackings.remove(&blob);
@@ -100,7 +100,7 @@ impl Lackings {
         accounts: &BTreeSet<AccountId>,
         named: Named,
     ) -> Option<&BTreeSet<AccountId>> {
-        let lacking = self.all.entry(blob).or_insert(Lacking {
+        let lacking = self.all.entry(blob).or_insert(MissingBlob {
             accounts: Some(BTreeSet::new()),
             named,
         });
@@ -142,7 +142,7 @@ impl Lackings {
         Some(known)
     }
 
-    fn remove(&mut self, blob: &BlobName) -> Option<Lacking> {
+    fn remove(&mut self, blob: &BlobName) -> Option<MissingBlob> {
         let lacking = self.all.remove(blob)?;
         match &lacking.accounts {
             None => self.of_anybody -= 1,
@@ -287,7 +287,7 @@ impl PartitionOwner {
                     }
                     Named::Since(at, asked) if looked < *at => {
                         if !std::mem::replace(asked, true) {
-                            self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+                            self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
                         }
                         continue;
                     }
@@ -381,7 +381,7 @@ impl PartitionOwner {
     /// Nobody had the body a while ago. What the last record that named it has left is lacking no more, and asked for no more.
     pub(super) fn want_again(&mut self, blob: BlobName) {
         if !self.lacked_in(&blob).is_empty() {
-            self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+            self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
         }
     }
 
@@ -405,7 +405,7 @@ impl PartitionOwner {
         });
         if known {
             // It is under way, or nobody has it; a node that is linked since may.
-            self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+            self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
             return;
         }
         let named = self.accounts.get(&account).is_some_and(|entry| {
@@ -432,7 +432,7 @@ impl PartitionOwner {
             blob_name(&blob)
         );
         self.out.push_back(Output::Log(Note::Warning(text)));
-        self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+        self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
     }
 
     fn accounts_of(&self, partition: PartitionId) -> Vec<AccountId> {
@@ -461,7 +461,7 @@ impl PartitionOwner {
                 {
                     lacking.named = Named::Since(now.mono_micros, early);
                     if early {
-                        self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+                        self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
                     }
                 }
             }

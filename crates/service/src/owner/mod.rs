@@ -15,52 +15,55 @@
 //! [`joining`] (rows in place of a log), [`young`] (a node that is new), [`spread`] (deliveries that others must have), [`confirming`] (answers that wait for
 //! others), [`waiting`] (after a refused commit), [`placed`] (who holds what), [`leaving`] and [`left`] (partitions that this node drops), [`collect`], [`sent`], [`keys`], [`rows`].
 
-mod batches;
-mod bodies;
 mod building;
 mod calls;
 mod collect;
 mod confirming;
-mod elsewhere;
-mod foreign;
+mod deferred_loads;
+mod delivery_acks;
+mod failover;
 mod imports;
 mod joining;
 pub mod keys;
 mod leaving;
-mod left;
 mod loading;
 mod looking;
-mod placed;
+mod missing_blobs;
+mod notify;
+mod pending_merge;
+mod placement;
 mod quota;
 mod reading;
+mod released;
+mod remote_batches;
+mod replication_budget;
 mod rows;
-mod sent;
-mod spread;
-mod stalled;
-mod state;
-mod unjoined;
-mod unlooked;
+mod sent_copies;
+mod snapshot;
+mod split_commits;
+mod stalled_accounts;
+mod syncing;
 mod waiting;
-mod windows;
 mod writing;
-mod young;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use whimbrel_crdt::Incarnation;
 use whimbrel_crdt::PartitionId;
-use whimbrel_mailbox::{AccountId, BlobName, EntryTag, MailboxName, Renewal, Replica, RowKey};
+use whimbrel_mailbox::{
+    AccountId, BlobName, EntryTag, MailboxName, Replica, RestoreRecovery, RowKey,
+};
 
-pub(crate) use self::bodies::blob_of_batch;
+pub(crate) use self::missing_blobs::blob_of_batch;
 pub(crate) use self::rows::holder;
-pub(crate) use self::stalled::held_blobs;
+pub(crate) use self::stalled_accounts::held_blobs;
 pub use self::{imports::import_upload, rows::blob_name};
 use crate::{
     api::{Call, Failure, MESSAGES_PER_CALL_MAX, MailboxId, Quota, Reply, SessionId},
     figures::Figures,
     gate::Gate,
     log::Log,
-    machine::{Input, Least, Machine, Now, Output, RequestId, Ticket},
+    machine::{Input, Machine, MinUidValidity, Now, Output, RequestId, Ticket},
     peers::{self, Ends, Frame, Holders, LeftReport, PartitionReport, Shipping},
     stamps::Stamps,
 };
@@ -80,7 +83,7 @@ pub struct Config {
     /// Calls that wait for one account to be loaded: beyond, a client is told to try later. A limit of memory against a store that
     /// hangs. `limits.waiting_calls_max`.
     pub waiting_calls_max: usize,
-    /// How often this node's slots have been used up: see [`whimbrel_mailbox::Renewal`].
+    /// How often this node's slots have been used up: see [`whimbrel_mailbox::RestoreRecovery`].
     pub round: u32,
     /// How far an account's UIDs leap ahead when an older copy of the disk was put back. Not a key: smaller ones are for tests of what
     /// follows when it was not enough.
@@ -130,8 +133,8 @@ impl Config {
         self.peers.is_empty() && !self.in_cluster
     }
 
-    fn renewal(&self) -> Renewal {
-        Renewal {
+    fn renewal(&self) -> RestoreRecovery {
+        RestoreRecovery {
             incarnation: self.origin,
             round: self.round,
             lead: self.lead,
@@ -151,7 +154,7 @@ impl Default for Config {
             round: 0,
             lead: LEAD,
             messages_per_call_max: MESSAGES_PER_CALL_MAX,
-            foreign_bytes_max: batches::BATCH_BYTES_MAX,
+            foreign_bytes_max: split_commits::BATCH_BYTES_MAX,
             collect_after_seconds: 60,
             peers: BTreeMap::new(),
             holders: Holders::default(),
@@ -180,24 +183,24 @@ pub struct PartitionOwner {
     sessions: BTreeMap<SessionId, Watch>,
     loads: BTreeMap<Ticket, Load>,
     /// Second copies of sent mail that are looked for.
-    searches: sent::Searches,
+    searches: sent_copies::Searches,
     /// Commits under way.
     commits: BTreeMap<Ticket, PartitionId>,
     /// Bodies that are lacking, in all partitions.
     lacked: BTreeSet<(BlobName, PartitionId)>,
     /// Bodies that have come, and the accounts that are loaded for it; and when they were here.
     arrived: BTreeMap<AccountId, BTreeMap<BlobName, u64>>,
-    windows: windows::Windows,
+    windows: replication_budget::Windows,
     /// Nodes to which there is a stream.
     links: BTreeMap<Incarnation, Link>,
     /// Nodes of whose logs there is no more than is here.
     closed: Ends,
     /// Deliveries that other nodes must have.
-    spreads: spread::Spreads,
+    spreads: delivery_acks::Spreads,
     /// Logs that are being read for a partition's machine.
-    reads: BTreeMap<Ticket, foreign::Read>,
+    reads: BTreeMap<Ticket, remote_batches::Read>,
     /// Rows that are being read page by page.
-    pages: BTreeMap<Ticket, state::Pages>,
+    pages: BTreeMap<Ticket, snapshot::Pages>,
     /// Partitions of which the rows are being fixed for a peer.
     snapshots: BTreeMap<Ticket, (PartitionId, whimbrel_replication::partition::Ticket)>,
     /// Partitions of which accounts are being joined.
@@ -251,7 +254,7 @@ enum Partition {
     Loading(Box<loading::Opening>),
     Running(Box<Own>),
     /// This node has left it, or is about to: nothing is served.
-    Left(Box<left::Left>),
+    Released(Box<released::Released>),
 }
 
 /// A partition in which we write.
@@ -265,7 +268,7 @@ struct Own {
     /// What each member has shown to its clients.
     announced: Announced,
     /// What is shown here.
-    reporting: elsewhere::Reporting,
+    reporting: failover::Reporting,
     /// A takeover is being done.
     nobody_waits: bool,
     /// Counters of accounts that are looked at here, by the commit with which each is durable.
@@ -273,7 +276,7 @@ struct Own {
     /// When it wants to be called.
     deadline: Option<u64>,
     /// Bodies that batches of other nodes name and that are not here: what names them is not shown.
-    lacking: bodies::Lackings,
+    lacking: missing_blobs::Lackings,
     /// Those that commits under way name.
     naming: BTreeMap<Ticket, Vec<BlobName>>,
     /// This node leaves the partition.
@@ -296,13 +299,13 @@ struct Own {
     /// Accounts in which something was claimed again by commits that are under way, or were a moment ago.
     claiming: BTreeSet<AccountId>,
     /// Accounts that cannot go on.
-    stalled: BTreeMap<AccountId, stalled::Stalled>,
+    stalled: BTreeMap<AccountId, stalled_accounts::Stalled>,
     /// What is given to and taken from other nodes in place of logs.
-    states: state::States,
+    states: snapshot::States,
     /// Whether this node has what clients may know.
-    age: young::Age,
+    age: syncing::SyncState,
     /// What is stable, and was when the queue had not been heard of as far as now.
-    settled: collect::Settled,
+    settled: collect::StableBefore,
     /// A commit failed: nothing more is accepted until those behind it have failed, too.
     failed: bool,
     /// Which was the first.
@@ -316,14 +319,14 @@ struct Account {
     waiting: VecDeque<Input>,
     watchers: BTreeSet<SessionId>,
     /// Answers for which it is not enough that what they tell is on disk here.
-    held: Vec<reading::Held>,
+    held: Vec<reading::WaitingAnswer>,
     /// When something of it is shown although not all have heard of it, on the monotonic clock.
     wait_until: Option<u64>,
     /// The newest commit of the account.
     newest: Option<Ticket>,
     /// When removed messages are due to be dropped, on the monotonic clock.
     collect_at: Option<u64>,
-    takeover_room: elsewhere::TakeoverRoom,
+    takeover_room: failover::TakeoverRoom,
     last_use: u64,
     measured: quota::Measured,
 }
@@ -339,7 +342,7 @@ impl Account {
             wait_until: None,
             newest: None,
             collect_at: None,
-            takeover_room: elsewhere::TakeoverRoom::default(),
+            takeover_room: failover::TakeoverRoom::default(),
             last_use: 0,
             measured: quota::Measured::default(),
         }
@@ -377,7 +380,7 @@ enum Load {
     Held(AccountId),
     Purge(AccountId),
     /// Of what may be a second copy of sent mail.
-    Twin(Box<sent::Twin>),
+    Twin(Box<sent_copies::Twin>),
 }
 
 /// A session that looks at a mailbox.
@@ -386,14 +389,14 @@ struct Watch {
     name: MailboxName,
     /// What the session was told it has selected.
     id: MailboxId,
-    knows: Knows,
+    knows: SessionView,
     /// What it knows if this commit fails, and with it the last answer. A session asks one thing at a time.
-    before: Option<(Ticket, Knows)>,
+    before: Option<(Ticket, SessionView)>,
 }
 
 /// What a session was told of the mailbox that it looks at.
 #[derive(Clone, Copy)]
-struct Knows {
+struct SessionView {
     /// The greatest UID.
     up_to: u32,
     /// Up to which MODSEQ what vanished.
@@ -405,7 +408,7 @@ impl PartitionOwner {
     #[must_use]
     pub fn new(config: Config) -> Self {
         PartitionOwner {
-            windows: windows::Windows::new(config.windows),
+            windows: replication_budget::Windows::new(config.windows),
             quotas: quota::Quotas::new(config.quota.clone()),
             config,
             stamps: Stamps::default(),
@@ -413,7 +416,7 @@ impl PartitionOwner {
             accounts: BTreeMap::new(),
             sessions: BTreeMap::new(),
             loads: BTreeMap::new(),
-            searches: sent::Searches::default(),
+            searches: sent_copies::Searches::default(),
             commits: BTreeMap::new(),
             lacked: BTreeSet::new(),
             arrived: BTreeMap::new(),
@@ -500,7 +503,7 @@ impl PartitionOwner {
     }
 
     /// The directory has found a UIDVALIDITY too low. Where another node has raised it, it learns that of each that is asked.
-    fn raise(&mut self, now: Now, account: AccountId, least: Least) {
+    fn raise(&mut self, now: Now, account: AccountId, least: MinUidValidity) {
         let input = Input::LeastUidValidity(account, least);
         if self.ready(account, input).is_err() {
             return;
@@ -587,7 +590,7 @@ impl PartitionOwner {
             young: own.map_or(self.config.young, |own| own.is_young()),
             whole_at: own.map_or_else(BTreeSet::new, |own| self.whole_at(own)),
             left: match state {
-                Partition::Left(left) => Some(LeftReport {
+                Partition::Released(left) => Some(LeftReport {
                     end: left.end,
                     is_gone: left.is_gone(),
                 }),
@@ -623,7 +626,7 @@ impl Machine for PartitionOwner {
             Input::LoadFailed(ticket, cause) => self.load_failed(now, ticket, &cause),
             Input::Committed(ticket) => self.committed(now, ticket, true),
             Input::CommitFailed(ticket) => self.committed(now, ticket, false),
-            Input::Birth(account, birth) => self.born(now, account, birth),
+            Input::AccountOrigin(account, birth) => self.born(now, account, birth),
             Input::LeastUidValidity(account, least) => self.raise(now, account, least),
             Input::Quota(account, quota) => self.set_quota(account, quota),
             Input::Deliver {
@@ -673,7 +676,7 @@ impl Machine for PartitionOwner {
         let running = |entry: &&Account| matches!(entry.phase, Phase::Running(_));
         let open = self.partitions.values().filter_map(|of| match of {
             Partition::Running(own) => Some(own),
-            Partition::Loading(_) | Partition::Left(_) => None,
+            Partition::Loading(_) | Partition::Released(_) => None,
         });
         let logs = open.clone().map(|own| own.log.next() - 1);
         let unshown = |own: &Own| {

@@ -7,9 +7,9 @@ const NAMES_MAX: usize = 128 * 1024;
 
 /// Numbers made of names, in order. Two names may have one number: then of one that is here it is not said.
 #[derive(Default)]
-pub(super) struct Unjoined(Vec<u64>);
+pub(super) struct PendingMerge(Vec<u64>);
 
-impl Unjoined {
+impl PendingMerge {
     /// One of the accounts may name this body. `false`: there is no room for more.
     pub(super) fn note(&mut self, blob: &BlobName) -> bool {
         let has_room = self.0.len() < NAMES_MAX;
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn those_that_were_noted_may_be_named_and_they_are_bounded() {
-        let mut unjoined = Unjoined::default();
+        let mut unjoined = PendingMerge::default();
         for n in (0..NAMES_MAX).rev() {
             assert!(unjoined.note(&blob(n)));
         }

@@ -15,13 +15,13 @@
 
 use whimbrel_crdt::{Batch, Incarnation, Stamp, mutants::broken};
 use whimbrel_mailbox::{
-    AccountId, Effects, MailboxName, MessageId, Peer, Peers, Replica, Standing,
+    AccountId, Effects, MailboxName, MessageId, Peer, Peers, Replica, Visibility,
 };
 use whimbrel_replication::readers;
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    BTreeMap, Own, Partition, PartitionOwner, Phase, confirming::Confirm, foreign::Told, keys,
+    BTreeMap, Own, Partition, PartitionOwner, Phase, confirming::Confirm, keys, notify::Notifier,
     rows::push_row, writing::take_shown,
 };
 use crate::{
@@ -31,14 +31,14 @@ use crate::{
 };
 
 /// An answer that waits until the messages whose UIDs it tells are shown, or until other nodes have what was written, or both.
-pub(super) struct Held {
+pub(super) struct WaitingAnswer {
     request: RequestId,
     /// Where messages were put whose UIDs it tells, and which these are.
     target: Option<MailboxName>,
     messages: Vec<MessageId>,
     /// Tells the UIDs that were claimed first.
     reply: Reply,
-    pub(super) others: Others,
+    pub(super) others: OtherNodes,
     /// What is taken back when they do not have it in time; `None`: it is done, whatever others have.
     put: Option<Vec<(MessageId, Stamp)>>,
     /// The commit that it tells of; `None`: it was durable.
@@ -47,7 +47,7 @@ pub(super) struct Held {
 
 /// Whether other nodes have what an answer tells of.
 #[derive(PartialEq, Eq)]
-pub(super) enum Others {
+pub(super) enum OtherNodes {
     /// The batch of this number, of the bodies that it rests on.
     Awaited(u64),
     /// As many as have to, or none has to.
@@ -56,15 +56,15 @@ pub(super) enum Others {
     TooFew,
 }
 
-impl Held {
+impl WaitingAnswer {
     /// A commit of the partition has failed, and is the first that did. Whether the answer tells of what is durable, and so is given when the account was read again. What
     /// others had to have is taken back then, since it is not known any more how far they are.
     pub(super) fn outlives(&mut self, failed: Ticket) -> bool {
         if self.commit.is_some_and(|commit| commit >= failed) || broken("refused-stays") {
             return false;
         }
-        if matches!(self.others, Others::Awaited(_)) {
-            self.others = Others::TooFew;
+        if matches!(self.others, OtherNodes::Awaited(_)) {
+            self.others = OtherNodes::TooFew;
         }
         true
     }
@@ -122,7 +122,7 @@ impl Own {
             Frame::Announced(told) => {
                 self.announced.received(peer, told, self.log.applied());
             }
-            Frame::Shown(told) => self.announced.received_of(told, self.log.applied()),
+            Frame::VisibleVector(told) => self.announced.received_of(told, self.log.applied()),
             Frame::BlobHave(have) => self.told_of_body(peer, &have),
             other => {
                 if matches!(&other, Frame::Hello(hello) if hello.begins_anew()) {
@@ -254,7 +254,7 @@ impl PartitionOwner {
                     let wake = PeerOutput::Wake(partition, peer);
                     self.out.push_back(Output::Peer(wake));
                 }
-                readers::Output::Heard(account) if !broken("heard-not-released") => {
+                readers::Output::RemoteReaders(account) if !broken("heard-not-released") => {
                     self.release(now, AccountId(account));
                 }
                 readers::Output::Passes => {
@@ -264,7 +264,7 @@ impl PartitionOwner {
                         self.ship(now, partition);
                     }
                 }
-                readers::Output::Heard(_) | readers::Output::Reads { .. } => {}
+                readers::Output::RemoteReaders(_) | readers::Output::Reads { .. } => {}
             }
         }
     }
@@ -354,11 +354,11 @@ impl PartitionOwner {
             .measured
             .again(replica, &mut self.bytes, self.quotas.of(account));
         self.out.extend(measured);
-        let told = Told {
+        let notifier = Notifier {
             sessions: &mut self.sessions,
             out: &mut self.out,
         };
-        told.of(account, &mut entry.watchers, &effects, None);
+        notifier.changed(account, &mut entry.watchers, &effects, None);
         self.write_rows(account, room, rows);
         if effects.late {
             self.claim_late(now, account);
@@ -394,7 +394,7 @@ impl PartitionOwner {
             let claimants = claimed.iter().map(|uid| replica.claimant(target, **uid));
             messages = claimants.collect::<Option<_>>().unwrap_or_default();
         }
-        let shown = |of| matches!(replica.standing(of), Standing::Shown(_));
+        let shown = |of| matches!(replica.standing(of), Visibility::VisibleMessage(_));
         if confirm.is_none() && (told_at_once || messages.iter().all(shown)) {
             return Some(reply);
         }
@@ -405,12 +405,12 @@ impl PartitionOwner {
         if confirm.is_none() {
             self.holding.insert(account);
         }
-        kept.push(Held {
+        kept.push(WaitingAnswer {
             request,
             target,
             messages,
             reply,
-            others: confirm.map_or(Others::Enough, |of| Others::Awaited(of.number)),
+            others: confirm.map_or(OtherNodes::Enough, |of| OtherNodes::Awaited(of.number)),
             put,
             commit,
         });
@@ -422,7 +422,7 @@ impl PartitionOwner {
         for account in std::mem::take(&mut self.holding) {
             self.answer_held(now, account);
             let entry = self.accounts.get(&account);
-            let waits = |held: &Held| !matches!(held.others, Others::Awaited(_));
+            let waits = |held: &WaitingAnswer| !matches!(held.others, OtherNodes::Awaited(_));
             if entry.is_some_and(|entry| entry.held.iter().any(waits)) {
                 self.holding.insert(account);
             }
@@ -443,7 +443,9 @@ impl PartitionOwner {
         };
         for (uid, message) in told {
             match replica.standing(message) {
-                Standing::Shown(shown) if replica.resolve(target, shown) == Some(shown) => {
+                Visibility::VisibleMessage(shown)
+                    if replica.resolve(target, shown) == Some(shown) =>
+                {
                     *uid = shown;
                 }
                 // Once its body comes, or its wait ends, it is claimed again: what was told of its mailbox is above this claim.
@@ -459,14 +461,14 @@ impl PartitionOwner {
         let Phase::Running(replica) = &mut entry.phase else {
             return;
         };
-        let is_ready = |held: &mut Held| match held.others {
-            Others::Awaited(_) => false,
-            Others::Enough => !waits(replica, &held.messages),
-            Others::TooFew => true,
+        let is_ready = |held: &mut WaitingAnswer| match held.others {
+            OtherNodes::Awaited(_) => false,
+            OtherNodes::Enough => !waits(replica, &held.messages),
+            OtherNodes::TooFew => true,
         };
-        let ready: Vec<Held> = entry.held.extract_if(.., is_ready).collect();
+        let ready: Vec<WaitingAnswer> = entry.held.extract_if(.., is_ready).collect();
         for mut held in ready {
-            if matches!(held.others, Others::TooFew) {
+            if matches!(held.others, OtherNodes::TooFew) {
                 let failure = self.not_confirmed(now, account, held.put.as_deref());
                 self.answer(account, held.refused(failure));
                 continue;
@@ -494,7 +496,7 @@ impl PartitionOwner {
 /// For a body no answer waits: nobody may have it.
 fn waits(replica: &whimbrel_mailbox::Replica, messages: &[MessageId]) -> bool {
     let mut standings = messages.iter().map(|message| replica.standing(message));
-    standings.any(|standing| standing == Standing::Waits)
+    standings.any(|standing| standing == Visibility::Waits)
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ use whimbrel_storage::{Commit, Mutation, Room};
 use super::{
     Load, Partition, PartitionOwner, keys,
     rows::{blob_name, drop_coming, holder},
-    stalled::released,
-    state::{PAGE_BYTES, Paging},
+    snapshot::{PAGE_BYTES, Paging},
+    stalled_accounts::released,
 };
 use crate::{
     log::{self, AWAY_KEY},
@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// A partition of which nothing is served, nor written.
-pub(super) struct Left {
+pub(super) struct Released {
     /// The last number of this node's log.
     pub(super) end: u64,
     pub(super) step: Step,
@@ -58,7 +58,7 @@ pub(super) enum Step {
     Gone,
 }
 
-impl Left {
+impl Released {
     /// Whether nothing is left.
     pub(super) fn is_gone(&self) -> bool {
         matches!(self.step, Step::Gone)
@@ -69,7 +69,7 @@ impl PartitionOwner {
     /// Those who stay have all of it.
     pub(super) fn closed_at(&mut self, now: Now, partition: PartitionId, end: u64) {
         let step = Step::Whole;
-        let left = Partition::Left(Box::new(Left { end, step }));
+        let left = Partition::Released(Box::new(Released { end, step }));
         self.partitions.insert(partition, left);
         self.left_on(now, partition);
     }
@@ -77,7 +77,7 @@ impl PartitionOwner {
     /// What has been heard of who holds the partition may concern what this node has left.
     pub(super) fn left_on(&mut self, now: Now, partition: PartitionId) {
         let standing = self.config.holders.standing(self.config.origin, partition);
-        let Some(Partition::Left(left)) = self.partitions.get(&partition) else {
+        let Some(Partition::Released(left)) = self.partitions.get(&partition) else {
             return;
         };
         match (&left.step, standing.phase) {
@@ -106,7 +106,7 @@ impl PartitionOwner {
     pub(super) fn open_left(&mut self, partition: PartitionId) {
         let standing = self.config.holders.standing(self.config.origin, partition);
         let (end, step) = (standing.end, Step::Whole);
-        let left = Partition::Left(Box::new(Left { end, step }));
+        let left = Partition::Released(Box::new(Released { end, step }));
         self.partitions.insert(partition, left);
         self.look_at_left(partition);
     }
@@ -124,14 +124,14 @@ impl PartitionOwner {
             read: true,
             logs: Some(logs),
         };
-        let left = Partition::Left(Box::new(Left { end, step }));
+        let left = Partition::Released(Box::new(Released { end, step }));
         self.partitions.insert(partition, left);
         self.looked_at_left(partition);
     }
 
-    fn left(&mut self, partition: PartitionId) -> Option<&mut Left> {
+    fn left(&mut self, partition: PartitionId) -> Option<&mut Released> {
         match self.partitions.get_mut(&partition) {
-            Some(Partition::Left(left)) => Some(left),
+            Some(Partition::Released(left)) => Some(left),
             _ => None,
         }
     }
@@ -159,7 +159,7 @@ impl PartitionOwner {
         page: Vec<(Vec<u8>, Bytes)>,
         done: bool,
     ) {
-        if let Some(Left {
+        if let Some(Released {
             step: Step::Looking { rows, read, .. },
             ..
         }) = self.left(partition)
@@ -172,7 +172,7 @@ impl PartitionOwner {
 
     /// Where the logs stand.
     pub(super) fn left_logs(&mut self, partition: PartitionId, ends: Vec<(Incarnation, LogEnd)>) {
-        if let Some(Left {
+        if let Some(Released {
             step: Step::Looking { logs, .. },
             ..
         }) = self.left(partition)
@@ -187,7 +187,7 @@ impl PartitionOwner {
         let Some(left) = self.left(partition) else {
             return;
         };
-        let Left {
+        let Released {
             end,
             step:
                 Step::Looking {

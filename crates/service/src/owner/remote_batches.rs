@@ -7,25 +7,23 @@
 //!
 //! Who reads elsewhere: `reading`.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
 use whimbrel_crdt::{Incarnation, PartitionId, mutants::broken};
-use whimbrel_mailbox::{AccountId, BlobName, Effects, Op, Replica, SpecialUse, Step};
+use whimbrel_mailbox::{AccountId, BlobName, Op, Replica, SpecialUse, Step};
 use whimbrel_replication::partition::{Entry, Ticket as Asked};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    Link, Partition, PartitionOwner, Phase, Watch,
-    batches::BATCH_BYTES_MAX,
-    bodies::{Naming, blob_of_batch, brought, unnamed_by},
+    Link, Partition, PartitionOwner, Phase,
+    missing_blobs::{Naming, blob_of_batch, brought, unnamed_by},
+    notify::Notifier,
     rows::{free_room, released_body, take_state},
-    sent::USUAL_NAME,
+    sent_copies::USUAL_NAME,
+    split_commits::BATCH_BYTES_MAX,
     writing::take_shown,
 };
 use crate::{
-    api::{Event, SessionId},
     machine::{Note, Now, Output, Ticket},
-    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work, bodies, keep_early},
+    peers::{Frame, OnDurable, PeerInput, PeerOutput, Request, Work, blobs, keep_early},
 };
 
 /// A log that is being read.
@@ -103,14 +101,14 @@ impl PartitionOwner {
                     && let Some(frame) = own.transmit(now, to)
                 {
                     self.windows.moved(now, &frame);
-                    self.out.extend(bodies::send(to.peer, frame));
+                    self.out.extend(blobs::send(to.peer, frame));
                 }
                 self.ship(now, partition);
             }
             PeerInput::Open(partition) => self.open(partition),
             PeerInput::Logs(ticket, logs) => {
                 if let Some(super::Load::Logs(partition)) = self.loads.remove(&ticket) {
-                    if let Some(Partition::Left(_)) = self.partitions.get(&partition) {
+                    if let Some(Partition::Released(_)) = self.partitions.get(&partition) {
                         return self.left_logs(partition, logs);
                     }
                     if let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) {
@@ -163,7 +161,7 @@ impl PartitionOwner {
             self.is_of_members(node) || node == self.config.origin && self.life(partition) > 0
         };
         let is_of_nobody = match &frame {
-            Frame::Shown(told) => !tells_of_all(told.member),
+            Frame::VisibleVector(told) => !tells_of_all(told.member),
             Frame::ReadersOf(told) => {
                 !self.is_of_members(told.member) || told.member == self.config.origin
             }
@@ -255,7 +253,7 @@ impl PartitionOwner {
                 break;
             };
             self.out.push_back(match want {
-                Want::Read {
+                Request::Read {
                     asked,
                     origin,
                     from,
@@ -273,23 +271,23 @@ impl PartitionOwner {
                     self.reads.insert(ticket, read);
                     output
                 }
-                Want::Cut(origin, below) => {
+                Request::Cut(origin, below) => {
                     own.log.cut(origin, below);
                     continue;
                 }
-                Want::Grown => {
+                Request::Grown => {
                     self.grown(partition);
                     continue;
                 }
-                Want::Alone { own_lost, warning } => {
+                Request::Alone { own_lost, warning } => {
                     own.log.go_on_alone(self.stamps.stamp(now), own_lost);
                     Output::Log(Note::Warning(warning))
                 }
-                Want::Snapshot { asked } => {
+                Request::Snapshot { asked } => {
                     self.fix(now, partition, asked);
                     continue;
                 }
-                Want::ReadState {
+                Request::ReadState {
                     asked,
                     state,
                     after,
@@ -298,15 +296,15 @@ impl PartitionOwner {
                     self.read_state(partition, asked, state, after, bytes_max);
                     continue;
                 }
-                Want::DropState(state) => {
+                Request::DropState(state) => {
                     own.states.given.remove(&state);
                     Output::Peer(PeerOutput::Release(state))
                 }
-                Want::Wake(peer) => Output::Peer(PeerOutput::Wake(partition, peer)),
-                Want::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
-                Want::Warn(text) => Output::Log(Note::Warning(text)),
-                Want::Older(because) => Output::Log(Note::Older(because)),
-                Want::Fatal(cause) => Output::Fatal(cause),
+                Request::Wake(peer) => Output::Peer(PeerOutput::Wake(partition, peer)),
+                Request::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
+                Request::Warn(text) => Output::Log(Note::Warning(text)),
+                Request::Older(because) => Output::Log(Note::Older(because)),
+                Request::Fatal(cause) => Output::Fatal(cause),
             });
         }
         self.report(now, partition);
@@ -610,11 +608,11 @@ impl PartitionOwner {
                 own.counters.push_back((ticket, account, replica.counter()));
             }
             late.push((account, effects.late, replica.hidden() > 0));
-            let told = Told {
+            let notifier = Notifier {
                 sessions: &mut self.sessions,
                 out: &mut self.out,
             };
-            told.of(account, &mut entry.watchers, &effects, risen);
+            notifier.changed(account, &mut entry.watchers, &effects, risen);
             self.looked.extend(risen.map(|_| account));
         }
         for (blob, accounts) in naming.0 {
@@ -641,7 +639,7 @@ impl PartitionOwner {
             commit.mutations.extend(rows);
         }
         own.gate.submitted(ticket);
-        own.shipping.committing(ticket, Then::Done(asked));
+        own.shipping.committing(ticket, OnDurable::Done(asked));
         self.commits.insert(ticket, partition);
         self.out.push_back(Output::Commit(ticket, commit));
         for (account, rows) in shown {
@@ -722,40 +720,6 @@ impl Section {
             account: AccountId(section.subject),
             index,
             ops: ops.and_then(all),
-        }
-    }
-}
-
-/// Those who are told.
-pub(super) struct Told<'a> {
-    pub(super) sessions: &'a mut BTreeMap<SessionId, Watch>,
-    pub(super) out: &'a mut VecDeque<Output>,
-}
-
-impl Told<'_> {
-    /// Tells the sessions that look at the account what has changed, and all of UIDVALIDITY if that has risen.
-    pub(super) fn of(
-        self,
-        account: AccountId,
-        watchers: &mut BTreeSet<SessionId>,
-        effects: &Effects,
-        risen: Option<u32>,
-    ) {
-        let Told { sessions, out } = self;
-        for session in watchers.iter() {
-            let watch = sessions.get(session);
-            if watch.is_some_and(|watch| effects.changed.contains(&watch.name)) {
-                out.push_back(Output::Notify(*session, Event::Changed));
-            }
-        }
-        if let Some(uid_validity) = risen {
-            // A session cannot be told of it (RFC 9051, 2.3.1.1): it ends.
-            for session in std::mem::take(watchers) {
-                sessions.remove(&session);
-                out.push_back(Output::Notify(session, Event::Shutdown));
-            }
-            out.push_back(Output::Log(Note::NewUidValidity(account)));
-            out.push_back(Output::UidValidity(account, uid_validity));
         }
     }
 }

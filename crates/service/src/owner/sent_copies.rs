@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_mailbox::{AccountId, Flag, Flags, MailboxName, MessageId, Op, SpecialUse};
-use whimbrel_mime::summary::Glance;
+use whimbrel_mime::summary::SortKeys;
 
 use super::{Load, PartitionOwner, keys};
 use crate::{
@@ -75,20 +75,20 @@ pub(super) struct Searches {
     /// By the commit for which each waits.
     waiting: BTreeMap<Ticket, Vec<Twin>>,
     count: usize,
-    known: Known,
+    known: RecentMessages,
     /// The latest clients' copies that have taken the place of one of ours.
     paired: VecDeque<(AccountId, MessageId)>,
 }
 
 /// Identities of the latest messages, by their hashes: that of none, too.
 #[derive(Default)]
-struct Known {
+struct RecentMessages {
     hashes: BTreeMap<(AccountId, MessageId), Hashes>,
     /// In the order in which they came.
     order: VecDeque<(AccountId, MessageId)>,
 }
 
-impl Known {
+impl RecentMessages {
     fn insert(&mut self, account: AccountId, message: MessageId, identity: &Identity) {
         let key = (account, message);
         if self.hashes.insert(key, identity.hashes()).is_some() {
@@ -342,7 +342,7 @@ impl Identity {
         let Ok(Content { summary, .. }) = Content::decode(content) else {
             return Identity::default();
         };
-        let Ok(glance) = Glance::new(&summary, false) else {
+        let Ok(glance) = SortKeys::new(&summary, false) else {
             return Identity::default();
         };
         let id = glance.message_id.map(|id| id.trim_ascii());

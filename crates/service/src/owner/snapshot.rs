@@ -6,7 +6,7 @@
 //! Invariants:
 //! - No state is given or taken over while the rows of an account stand for less than the position says: while one is stalled, or still to be joined.
 //! - What is held of a state that is of no use goes page by page, each when the one before is durable; a row says so until the last is gone.
-//! - What comes holds the bodies that it names, here or not: from the commit that takes it over on others may rely on that (see [`super::spread`]).
+//! - What comes holds the bodies that it names, here or not: from the commit that takes it over on others may rely on that (see [`super::delivery_acks`]).
 //! - In memory there is one page.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,9 +24,9 @@ use crate::{
     log,
     machine::{Note, Now, Output, Ticket},
     peers::{
-        Held, Page, PeerOutput, Rows, Snapshot, StateWork, Then, Work,
-        kept::GivenUp,
-        state::{Joined, decode_held, decode_rows, encode_held, encode_rows},
+        OnDurable, Page, PeerOutput, Rows, Snapshot, SnapshotProgress, StateWork, Work,
+        log_retention::GivenUp,
+        snapshot::{Joined, decode_held, decode_rows, encode_held, encode_rows},
     },
 };
 
@@ -55,7 +55,7 @@ pub(super) struct Pages {
 #[derive(Default)]
 pub(super) struct States {
     /// The one that is coming.
-    taking: Option<Held>,
+    taking: Option<SnapshotProgress>,
     /// Those of which what is held has to go, with the commit that says so while it is not durable.
     sweeps: BTreeMap<u64, Option<Ticket>>,
     /// Rows of this one are being removed.
@@ -101,7 +101,7 @@ impl States {
     }
 
     /// The one that is coming.
-    pub(super) fn taking(&self) -> Option<&Held> {
+    pub(super) fn taking(&self) -> Option<&SnapshotProgress> {
         self.taking.as_ref()
     }
 
@@ -349,7 +349,7 @@ impl PartitionOwner {
                 if let Some(held) = &mut own.states.taking {
                     held.last = last;
                 }
-                then = Some(Then::Done(asked));
+                then = Some(OnDurable::Done(asked));
                 commit
             }
             StateWork::Forget => {
@@ -364,7 +364,7 @@ impl PartitionOwner {
                 commit
             }
             StateWork::Join { asked, held, jumps } => {
-                then = Some(Then::Done(asked));
+                then = Some(OnDurable::Done(asked));
                 self.adopt(partition, ticket, &held, &jumps)
             }
         };
@@ -382,7 +382,7 @@ impl PartitionOwner {
         &mut self,
         partition: PartitionId,
         ticket: Ticket,
-        held: &Held,
+        held: &SnapshotProgress,
         jumps: &BTreeMap<Incarnation, (u64, Hash)>,
     ) -> Commit {
         let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {

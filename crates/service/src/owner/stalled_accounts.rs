@@ -18,12 +18,11 @@ use whimbrel_mailbox::{AccountId, Cut, Op, Peers, Replica, Step};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    Load, Own, Partition, PartitionOwner, Phase,
-    batches::BATCH_BYTES_MAX,
-    bodies::{blob_of_batch, unnamed_by},
-    foreign::of_slot,
-    keys,
+    Load, Own, Partition, PartitionOwner, Phase, keys,
+    missing_blobs::{blob_of_batch, unnamed_by},
+    remote_batches::of_slot,
     rows::{blob_name, free_room, take_state},
+    split_commits::BATCH_BYTES_MAX,
     writing::take_shown,
 };
 use crate::{
@@ -51,7 +50,7 @@ pub(super) struct Stalled {
 
 /// A part of a batch that is held.
 #[derive(Encode, Decode)]
-struct Held {
+struct HeldPart {
     #[n(0)]
     origin: Incarnation,
     /// Number and time of the first operation.
@@ -70,8 +69,8 @@ struct Held {
     blobs: Vec<minicbor::bytes::ByteVec>,
 }
 
-impl Held {
-    fn decode(bytes: &[u8]) -> Result<Held, String> {
+impl HeldPart {
+    fn decode(bytes: &[u8]) -> Result<HeldPart, String> {
         minicbor::decode(bytes).map_err(|error| format!("what is held cannot be read: {error}"))
     }
 
@@ -111,14 +110,14 @@ pub(super) fn stalled_of_row(key: &[u8], value: &[u8]) -> Option<(AccountId, Sta
 /// # Errors
 /// When the row is damaged.
 pub(crate) fn held_blobs(value: &[u8]) -> Result<Vec<whimbrel_storage::BlobName>, String> {
-    let held = Held::decode(value)?;
+    let held = HeldPart::decode(value)?;
     let blobs = held.blobs.iter().filter_map(|name| blob_of_batch(name));
     Ok(blobs.map(|blob| blob_name(&blob)).collect())
 }
 
 /// Ends that.
 pub(super) fn released(key: &Bytes, value: &[u8]) -> Vec<Mutation> {
-    let held = Held::decode(value);
+    let held = HeldPart::decode(value);
     let release = |blob, holder| Mutation::Release { blob, holder };
     held.map_or(Vec::new(), |held| held.references(key, release))
 }
@@ -149,7 +148,7 @@ impl Own {
         let Some((_, section)) = sections.find(|(first, _)| *first == index) else {
             return Vec::new();
         };
-        let held = Held {
+        let held = HeldPart {
             origin: batch.origin,
             first: batch.first + u64::from(index),
             hlc: batch.stamp.hlc + u64::from(index),
@@ -242,7 +241,7 @@ impl PartitionOwner {
 
     /// Applies what one row holds, in as many commits as it needs; it goes in the last of them.
     fn apply_held(&mut self, account: AccountId, key: Bytes, value: &[u8]) -> Result<(), String> {
-        let mut held = Held::decode(value)?;
+        let mut held = HeldPart::decode(value)?;
         let ops = Op::decode_all(&held.ops).map_err(|error| error.to_string())?;
         let mut ops = of_slot(ops, self.config.slot_of(held.origin))?;
         while !ops.is_empty() {
@@ -256,7 +255,7 @@ impl PartitionOwner {
         &mut self,
         account: AccountId,
         key: &Bytes,
-        held: &mut Held,
+        held: &mut HeldPart,
         ops: Vec<Op>,
     ) -> Result<Vec<Op>, String> {
         let Some(entry) = self.accounts.get_mut(&account) else {

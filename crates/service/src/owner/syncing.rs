@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use whimbrel_crdt::{PartitionId, mutants::broken};
-use whimbrel_mailbox::{AccountId, BlobName, Renewal, Replica};
+use whimbrel_mailbox::{AccountId, BlobName, Replica, RestoreRecovery};
 use whimbrel_storage::Room;
 
 use super::{Account, Own, Partition, PartitionOwner, Phase, joining::Joining, keys};
@@ -25,7 +25,7 @@ const MODSEQS_OF_A_LIFE: u64 = 3_600_000_000;
 
 /// Whether clients may know more of a partition than this node.
 #[derive(PartialEq, Eq)]
-pub(super) enum Age {
+pub(super) enum SyncState {
     Young,
     /// All operations are here, perhaps in a state of which accounts are to be joined.
     Joining,
@@ -38,7 +38,7 @@ pub(super) enum Age {
 
 impl Own {
     /// A replica of which nothing is here begins. In another life this node may have told clients of it, and knows of that no more.
-    pub(super) fn begin(&self, replica: &mut Replica, renewal: &Renewal) {
+    pub(super) fn begin(&self, replica: &mut Replica, renewal: &RestoreRecovery) {
         match self.life {
             0 => replica.begin(renewal),
             life => {
@@ -49,7 +49,7 @@ impl Own {
     }
 
     pub(super) fn is_young(&self) -> bool {
-        self.age != Age::Grown && !broken("young-answers")
+        self.age != SyncState::Grown && !broken("young-answers")
     }
 }
 
@@ -86,7 +86,7 @@ impl PartitionOwner {
     /// All operations that were lacking are here, and durable.
     pub(super) fn grown(&mut self, partition: PartitionId) {
         if let Some(own) = self.running(partition) {
-            own.age = Age::Joining;
+            own.age = SyncState::Joining;
             // Those that cannot be joined are waited for by nobody.
             let joining = own.states.joining.as_ref();
             if joining.is_none_or(Joining::has_ended) {
@@ -98,9 +98,9 @@ impl PartitionOwner {
     /// Of what came as a state nothing is to be joined any more: it is known which bodies are lacking.
     pub(super) fn all_joined(&mut self, partition: PartitionId) {
         if let Some(own) = self.running(partition)
-            && own.age == Age::Joining
+            && own.age == SyncState::Joining
         {
-            own.age = Age::Fetching(own.lacking.keys().copied().collect());
+            own.age = SyncState::Fetching(own.lacking.keys().copied().collect());
             self.all_fetched(partition);
         }
     }
@@ -108,7 +108,7 @@ impl PartitionOwner {
     /// A body is here, or no linked node has it, or nothing names it.
     pub(super) fn not_awaited(&mut self, partition: PartitionId, blob: &BlobName) {
         if let Some(own) = self.running(partition)
-            && let Age::Fetching(bodies) = &mut own.age
+            && let SyncState::Fetching(bodies) = &mut own.age
             && bodies.remove(blob)
         {
             self.all_fetched(partition);
@@ -158,11 +158,11 @@ impl PartitionOwner {
         let Some(own) = self.running(partition) else {
             return;
         };
-        if !matches!(&own.age, Age::Fetching(bodies) if bodies.is_empty() || broken("young-without-bodies"))
+        if !matches!(&own.age, SyncState::Fetching(bodies) if bodies.is_empty() || broken("young-without-bodies"))
         {
             return;
         }
-        own.age = Age::Growing(ticket);
+        own.age = SyncState::Growing(ticket);
         let mut commit = own.log.commit();
         commit.mutations.push(log::grown(own.log.origin()));
         // And whether anybody was left who had all of it.
@@ -177,10 +177,10 @@ impl PartitionOwner {
         let Some(own) = self.running(partition) else {
             return;
         };
-        if !matches!(own.age, Age::Growing(after) if after <= ticket) {
+        if !matches!(own.age, SyncState::Growing(after) if after <= ticket) {
             return;
         }
-        own.age = Age::Grown;
+        own.age = SyncState::Grown;
         self.claim_what_is_known(now, partition);
         self.take_up(now, partition);
     }

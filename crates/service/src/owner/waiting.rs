@@ -70,7 +70,7 @@ impl PartitionOwner {
             return;
         };
         let lacking: Vec<BlobName> = own.lacking.keys().copied().collect();
-        let want = |blob| Output::Peer(PeerOutput::Want(blob));
+        let want = |blob| Output::Peer(PeerOutput::Request(blob));
         self.out.extend(lacking.into_iter().map(want));
     }
 

@@ -5,16 +5,15 @@ use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Replica, Step};
 use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{
-    Load, Partition, PartitionOwner, Phase,
-    batches::{BATCH_BYTES_MAX, ROWS_PER_COMMIT_MAX},
-    foreign::Told,
-    keys,
+    Load, Partition, PartitionOwner, Phase, keys,
+    notify::Notifier,
     rows::{free_room, named_blob, push_row, take_state},
+    split_commits::{BATCH_BYTES_MAX, ROWS_PER_COMMIT_MAX},
 };
 use crate::{
     api::Failure,
     machine::{Note, Now, Output, Ticket},
-    peers::{PeerOutput, READ_AGAIN_MICROS, Then},
+    peers::{OnDurable, PeerOutput, READ_AGAIN_MICROS},
 };
 
 /// Rows that may be written after the batch: what another node's RENAME, or time, shows at once may be more than one commit has room for.
@@ -114,12 +113,12 @@ impl PartitionOwner {
                 entry.wait_until = effects.wait_until;
                 self.waits
                     .extend(effects.wait_until.map(|at| (at, account)));
-                let told = Told {
+                let notifier = Notifier {
                     sessions: &mut self.sessions,
                     out: &mut self.out,
                 };
                 let risen = epoch.then(|| replica.uidvalidity());
-                told.of(account, &mut entry.watchers, &effects, risen);
+                notifier.changed(account, &mut entry.watchers, &effects, risen);
                 // Nobody looks at it any more: what others were told of its counter is of the old epoch.
                 self.looked.extend(risen.map(|_| account));
                 let section = Section {
@@ -248,7 +247,7 @@ impl PartitionOwner {
         };
         entry.newest = Some(ticket);
         own.gate.submitted(ticket);
-        let then = Then::own(&commit, own.log.hash());
+        let then = OnDurable::own(&commit, own.log.hash());
         own.shipping.committing(ticket, then);
         if let (Phase::Running(replica), false) = (&entry.phase, entry.watchers.is_empty()) {
             own.counters.push_back((ticket, account, replica.counter()));

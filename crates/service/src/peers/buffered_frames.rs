@@ -24,7 +24,7 @@ pub(crate) fn keep_early(
         frame,
         Frame::Batches(_)
             | Frame::StateChunk(_)
-            | Frame::Shown(_)
+            | Frame::VisibleVector(_)
             | Frame::Leaving(_)
             | Frame::Covered(_)
     ) {

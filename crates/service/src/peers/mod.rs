@@ -1,7 +1,7 @@
 //! Between an owner and other nodes: what goes in and out, and the machine that keeps one partition's logs alike everywhere.
 //!
 //! Nothing here knows an account. An owner holds one [`Shipping`] for each open partition, gives it what comes from peers and what has become
-//! durable, and carries out what it wants, in its order (`owner::foreign`). The driver brings frames and takes them away: it knows streams, and
+//! durable, and carries out what it wants, in its order (`owner::remote_batches`). The driver brings frames and takes them away: it knows streams, and
 //! nothing of what is in a frame but its partition.
 //!
 //! Invariants:
@@ -11,12 +11,12 @@
 //! Reading order: this file (inputs and outputs), [`shipping`], [`state`] (rows in place of a log), `whole` (those of the directory and of the queue),
 //! [`bodies`], `early` (what comes before a partition is open).
 
-pub mod bodies;
-mod early;
-pub mod kept;
+pub mod blobs;
+mod buffered_frames;
+pub mod log_retention;
 mod shipping;
-pub mod state;
-pub(crate) mod whole;
+pub(crate) mod singleton_snapshot;
+pub mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,18 +24,18 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::{AccountId, BlobName};
 pub use whimbrel_replication::{
     budget,
-    holders::{Holders, Phase, Standing},
+    holders::{HolderState, Holders, Phase},
     members::Ends,
-    partition::{Config, Entry, Held, LogEnd, PeerReport, Report, Rows, Snapshot},
+    partition::{Config, Entry, LogEnd, PeerReport, Report, Rows, Snapshot, SnapshotProgress},
     readers,
     wire::{FEATURE_DELIVER, Frame},
 };
 
-use self::kept::GivenUp;
+use self::log_retention::GivenUp;
 pub(crate) use self::{
-    bodies::{off_wire, on_wire},
-    early::keep_early,
-    shipping::{Shipping, StateWork, Then, Want, Work},
+    blobs::{off_wire, on_wire},
+    buffered_frames::keep_early,
+    shipping::{OnDurable, Request, Shipping, StateWork, Work},
 };
 use crate::machine::{Now, Ticket};
 pub use crate::stamps::Clock;
@@ -181,7 +181,7 @@ pub enum PeerOutput {
         bytes_max: usize,
     },
     /// Fix the rows of the partition as they are now, with a new name, for [`PeerOutput::ReadRows`]; answer [`PeerInput::Snapshot`]. What has
-    /// to be looked up for the answer says [`state::Fixing`].
+    /// to be looked up for the answer says [`snapshot::Fixing`].
     Snapshot {
         /// For the answer.
         ticket: Ticket,
@@ -209,11 +209,11 @@ pub enum PeerOutput {
     Wake(PartitionId, Incarnation),
     /// Send this.
     Send(Incarnation, Frame),
-    /// A body that a batch of another node names: tell [`PeerInput::Body`] at once if it is here, else get it ([`bodies::Bodies::want`]).
-    Want(BlobName),
-    /// The same, of a batch that has come a moment ago: its sender gives the body unasked, mostly ([`bodies::Bodies::coming`]).
+    /// A body that a batch of another node names: tell [`PeerInput::Body`] at once if it is here, else get it ([`blobs::Bodies::want`]).
+    Request(BlobName),
+    /// The same, of a batch that has come a moment ago: its sender gives the body unasked, mostly ([`blobs::Bodies::coming`]).
     Coming(BlobName),
-    /// Batches that name these were sent to the node: they go behind them ([`bodies::Bodies::push`]).
+    /// Batches that name these were sent to the node: they go behind them ([`blobs::Bodies::push`]).
     Push(Incarnation, Vec<BlobName>),
     /// End the stream and make it anew, after a while: something was lost, or the node broke the rules.
     Unlink(Incarnation),

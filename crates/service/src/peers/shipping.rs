@@ -8,8 +8,9 @@ use whimbrel_replication::{
     clocks::OFF_MICROS_MAX,
     members::{Ends, ends_in},
     partition::{
-        Alarm, Config, Entry, Foreign, Held, Input, Membership, Output, Partition, Report, Resume,
-        ResumeError, Rows, Snapshot, StateInput, StateOutput, Taking, Ticket as Asked, Used,
+        Alarm, Config, Entry, Foreign, Input, Membership, Output, Partition, Report, Resume,
+        ResumeError, Rows, Snapshot, SnapshotProgress, StateInput, StateOutput, Taking,
+        Ticket as Asked, Used,
     },
     wire::{Frame, Room},
 };
@@ -42,7 +43,7 @@ pub(crate) enum Work {
 /// What has to be done for a state that is taken.
 pub(crate) enum StateWork {
     /// It begins to come: what is held of another is of no use.
-    Begin(Box<Held>),
+    Begin(Box<SnapshotProgress>),
     /// Keep these rows, and that all up to `last` are here.
     Rows {
         asked: Asked,
@@ -52,7 +53,7 @@ pub(crate) enum StateWork {
     /// All are here.
     Join {
         asked: Asked,
-        held: Box<Held>,
+        held: Box<SnapshotProgress>,
         jumps: BTreeMap<Incarnation, (u64, Hash)>,
     },
     /// Nothing of it is wanted any more.
@@ -71,29 +72,29 @@ impl Work {
 }
 
 /// What the machine is told when a commit is durable.
-pub(crate) enum Then {
+pub(crate) enum OnDurable {
     /// Our own batch.
     Own(Entry, Hash),
     /// What it had asked for.
     Done(Asked),
 }
 
-impl Then {
+impl OnDurable {
     /// Of a commit that may hold a batch of our own, sealed with this hash.
-    pub(crate) fn own(commit: &Commit, hash: Hash) -> Option<Then> {
+    pub(crate) fn own(commit: &Commit, hash: Hash) -> Option<OnDurable> {
         let entry = commit.entry.as_ref()?;
         let own = Entry {
             first: entry.first,
             last: entry.end() - 1,
             bytes: entry.bytes.clone(),
         };
-        Some(Then::Own(own, hash))
+        Some(OnDurable::Own(own, hash))
     }
 }
 
 /// What the owner has to do for the machine at once.
 #[derive(Debug)]
-pub(crate) enum Want {
+pub(crate) enum Request {
     /// Read a log.
     Read {
         asked: Asked,
@@ -140,7 +141,7 @@ pub(crate) struct Shipping {
     machine: Partition,
     work: VecDeque<Work>,
     /// Commits of the partition that are under way, in their order.
-    commits: VecDeque<(Ticket, Then)>,
+    commits: VecDeque<(Ticket, OnDurable)>,
     deadline: Option<u64>,
     linked: bool,
     /// The store has refused something: nothing is handed to it before this time.
@@ -353,7 +354,7 @@ impl Shipping {
     }
 
     /// A state of which some had been taken before the start.
-    pub(crate) fn hold(&mut self, now: Now, held: Held) {
+    pub(crate) fn hold(&mut self, now: Now, held: SnapshotProgress) {
         self.machine.hold(clocks(now), held);
     }
 
@@ -391,7 +392,7 @@ impl Shipping {
     }
 
     /// A commit of the partition was handed to the store. One of rows alone is nothing to the machine.
-    pub(crate) fn committing(&mut self, ticket: Ticket, then: impl Into<Option<Then>>) {
+    pub(crate) fn committing(&mut self, ticket: Ticket, then: impl Into<Option<OnDurable>>) {
         let then = then.into();
         self.commits.extend(then.map(|then| (ticket, then)));
     }
@@ -403,8 +404,10 @@ impl Shipping {
         }
         while let Some((_, then)) = self.commits.pop_front_if(|(first, _)| *first <= ticket) {
             match then {
-                Then::Own(entry, hash) => self.machine.handle(clocks(now), Input::Own(entry, hash)),
-                Then::Done(asked) => self.machine.handle(clocks(now), Input::Done(asked)),
+                OnDurable::Own(entry, hash) => {
+                    self.machine.handle(clocks(now), Input::Own(entry, hash))
+                }
+                OnDurable::Done(asked) => self.machine.handle(clocks(now), Input::Done(asked)),
             }
         }
     }
@@ -424,13 +427,13 @@ impl Shipping {
     }
 
     /// What the machine wants at once; what it wants stored or applied is put behind what waits already.
-    pub(crate) fn poll(&mut self) -> Option<Want> {
+    pub(crate) fn poll(&mut self) -> Option<Request> {
         if !self.is_paused() && std::mem::take(&mut self.grown) {
-            return Some(Want::Grown);
+            return Some(Request::Grown);
         }
         loop {
             if let Some(warning) = self.warning.take() {
-                return Some(Want::Warn(warning));
+                return Some(Request::Warn(warning));
             }
             return Some(match self.machine.poll()? {
                 Output::Store {
@@ -466,15 +469,15 @@ impl Shipping {
                     origin,
                     from,
                     bytes_max,
-                } => Want::Read {
+                } => Request::Read {
                     asked: ticket,
                     origin,
                     from,
                     bytes_max,
                 },
-                Output::Wake(peer) => Want::Wake(peer),
-                Output::Cut { origin, below } => Want::Cut(origin, below),
-                Output::Behind { peer, origin } => Want::Warn(format!(
+                Output::Wake(peer) => Request::Wake(peer),
+                Output::Cut { origin, below } => Request::Cut(origin, below),
+                Output::Behind { peer, origin } => Request::Warn(format!(
                     "node {:016x} lacks what was cut from the log of {:016x}: it needs state",
                     peer.get(),
                     origin.get()
@@ -483,20 +486,20 @@ impl Shipping {
                     self.grown = true;
                     continue;
                 }
-                Output::Grown => Want::Grown,
-                Output::Stop(peer) => Want::Unlink(peer),
+                Output::Grown => Request::Grown,
+                Output::Stop(peer) => Request::Unlink(peer),
                 Output::Alarm(alarm) => {
                     let warning = alarm_text(self.machine.id(), &alarm);
                     match alarm {
-                        Alarm::Alone | Alarm::OwnLost(_) => Want::Alone {
+                        Alarm::Alone | Alarm::OwnLost(_) => Request::Alone {
                             own_lost: alarm != Alarm::Alone,
                             warning,
                         },
-                        Alarm::Forgotten { .. } => Want::Older(warning),
-                        _ => Want::Warn(warning),
+                        Alarm::Forgotten { .. } => Request::Older(warning),
+                        _ => Request::Warn(warning),
                     }
                 }
-                Output::Fatal(cause) => Want::Fatal(cause),
+                Output::Fatal(cause) => Request::Fatal(cause),
             });
         }
     }
@@ -537,21 +540,21 @@ impl Shipping {
 }
 
 /// What is wanted at once, or has its place among what is handed to the store.
-fn state(output: StateOutput) -> Result<Want, StateWork> {
+fn state(output: StateOutput) -> Result<Request, StateWork> {
     Ok(match output {
-        StateOutput::Snapshot { ticket } => Want::Snapshot { asked: ticket },
+        StateOutput::Snapshot { ticket } => Request::Snapshot { asked: ticket },
         StateOutput::Read {
             ticket,
             state,
             after,
             bytes_max,
-        } => Want::ReadState {
+        } => Request::ReadState {
             asked: ticket,
             state,
             after,
             bytes_max,
         },
-        StateOutput::Drop { state } => Want::DropState(state),
+        StateOutput::Drop { state } => Request::DropState(state),
         StateOutput::Begin { held } => return Err(StateWork::Begin(held)),
         StateOutput::Store { ticket, last, rows } => {
             let asked = ticket;

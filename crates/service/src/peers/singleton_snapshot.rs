@@ -12,7 +12,7 @@ use whimbrel_crdt::PartitionId;
 use whimbrel_replication::partition::Ticket as Asked;
 use whimbrel_storage::{Commit, Mutation};
 
-use super::{Held, Page, PeerOutput, Rows, Shipping, Snapshot, state};
+use super::{Page, PeerOutput, Rows, Shipping, Snapshot, SnapshotProgress, snapshot};
 use crate::{
     log::{OWN_ROWS_END, TAKEN_KEY, TAKING_KEY},
     machine::{Now, Output, Ticket},
@@ -131,7 +131,7 @@ impl Giving {
         let last = page.rows.last().map_or(after, |(key, _)| key.clone());
         let rows = page.rows.iter();
         let rows = rows.filter(|(key, row)| may_travel(key) && travels(key, row));
-        let rows = state::encode_rows(rows.map(|(key, value)| (&key[..], &value[..])));
+        let rows = snapshot::encode_rows(rows.map(|(key, value)| (&key[..], &value[..])));
         let end = page.end;
         shipping.rows(now, asked, Rows { rows, last, end });
     }
@@ -170,20 +170,20 @@ impl Giving {
 /// A state that comes, and the keys of its rows that are kept.
 #[derive(Default)]
 pub(crate) struct Coming {
-    held: Option<Held>,
+    held: Option<SnapshotProgress>,
     keys: BTreeSet<Vec<u8>>,
 }
 
 /// What the rows of a partition say of states at the start.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct StoredSnapshots {
     taking: Option<Bytes>,
     taken: Vec<u8>,
     /// States, and keys at their donors.
     rows: Vec<(u64, Vec<u8>)>,
 }
 
-impl Found {
+impl StoredSnapshots {
     /// Looks at a row; `false`: it says nothing of states.
     pub(crate) fn look(&mut self, key: &[u8], row: &Bytes) -> bool {
         if key == TAKING_KEY {
@@ -205,7 +205,7 @@ impl Found {
     /// When the row that says what is coming is damaged.
     pub(crate) fn settle(self, joining: Option<u64>) -> Result<(Coming, Vec<Mutation>), String> {
         let held = self.taking.as_deref();
-        let held = held.map(|row| state::decode_held(row, self.taken));
+        let held = held.map(|row| snapshot::decode_held(row, self.taken));
         let held = held.transpose()?;
         let name = held.as_ref().map(|held| held.snapshot.state).or(joining);
         let (mine, gone): (Vec<_>, Vec<_>) =
@@ -218,7 +218,7 @@ impl Found {
 
 impl Coming {
     /// The one that comes.
-    pub(crate) fn held(&self) -> Option<&Held> {
+    pub(crate) fn held(&self) -> Option<&SnapshotProgress> {
         self.held.as_ref()
     }
 
@@ -228,11 +228,11 @@ impl Coming {
     }
 
     /// A state begins to come. Gives what is to be removed of the one before, behind this commit.
-    pub(crate) fn begin(&mut self, held: Held, commit: &mut Commit) -> Vec<Mutation> {
+    pub(crate) fn begin(&mut self, held: SnapshotProgress, commit: &mut Commit) -> Vec<Mutation> {
         let gone = self.drain();
         commit.mutations.push(Mutation::Put {
             key: TAKING_KEY.into(),
-            value: state::encode_held(&held),
+            value: snapshot::encode_held(&held),
         });
         commit.mutations.push(Mutation::Delete {
             key: TAKEN_KEY.into(),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use minicbor::{Decode, Decoder, Encode, Encoder};
 use whimbrel_crdt::{Batch, Hash, Incarnation, VersionVector};
 
-use super::{Entry, Held, LogEnd, Snapshot};
+use super::{Entry, LogEnd, Snapshot, SnapshotProgress};
 use crate::log::{POSITION_KEY, Position, UNFINISHED};
 
 /// Rows of the partition itself that a snapshot is judged by: the driver reads the first row with each of these prefixes, of the moment of the
@@ -138,7 +138,7 @@ struct Head {
 }
 
 /// As stored; the last key is in a row of its own.
-pub(crate) fn encode_held(held: &Held) -> Bytes {
+pub(crate) fn encode_held(held: &SnapshotProgress) -> Bytes {
     let heads = held.snapshot.heads.iter();
     let taking = Taking {
         donor: held.donor,
@@ -159,10 +159,10 @@ pub(crate) fn encode_held(held: &Held) -> Bytes {
 ///
 /// # Errors
 /// When the row is damaged.
-pub(crate) fn decode_held(row: &[u8], last: Vec<u8>) -> Result<Held, String> {
+pub(crate) fn decode_held(row: &[u8], last: Vec<u8>) -> Result<SnapshotProgress, String> {
     let taking: Taking = minicbor::decode(row).map_err(|error| error.to_string())?;
     let heads = taking.heads.into_iter();
-    Ok(Held {
+    Ok(SnapshotProgress {
         donor: taking.donor,
         snapshot: Snapshot {
             state: taking.state,
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn what_is_being_taken_is_kept() {
         let one = Incarnation::new(1).unwrap();
-        let held = Held {
+        let held = SnapshotProgress {
             donor: one,
             snapshot: Snapshot {
                 state: 9,

@@ -15,7 +15,7 @@ use crate::{
     api::{Call, Entry, Failure, Reply},
     log,
     machine::{Now, Output, RequestId},
-    peers::{Then, clocks, on_wire},
+    peers::{OnDurable, clocks, on_wire},
 };
 
 /// What is left of a commit for what stands beside an entry: its row is in it twice, in the log and by itself.
@@ -154,7 +154,7 @@ impl QueueOwner {
         if !matches!(op, Op::Take { .. }) {
             commit.room = Room::Frees;
         }
-        let then = Then::own(&commit, running.log.hash());
+        let then = OnDurable::own(&commit, running.log.hash());
         running.shipping.committing(ticket, then);
         running.under_way.insert(ticket);
         self.commits.insert(ticket, waiting(reserved.first));

@@ -21,7 +21,7 @@ const ON_THE_WAY_MICROS: u64 = 10_000_000;
 
 /// What is known of one other node.
 #[derive(Default)]
-pub(super) struct Heard {
+pub(super) struct PeerProgress {
     /// All that it had applied then is applied here.
     upto: Option<u64>,
     /// What it had said to have applied, and when that was looked at.

@@ -22,7 +22,7 @@ use super::{
     rows::{entry_key, entry_of_row},
 };
 use crate::{
-    machine::{Now, Others, Output, Ticket},
+    machine::{Now, Output, RequiredCopies, Ticket},
     owner::keys::partition_of,
     peers::{Frame, PeerOutput, Phase::Holds},
 };
@@ -39,7 +39,7 @@ type Delivery = (EntryId, usize);
 
 /// What is asked of others, and what they ask.
 #[derive(Default)]
-pub(super) struct Handing {
+pub(super) struct Forwarding {
     /// Linked peers that can be asked, and what each is.
     asked: BTreeMap<Incarnation, BTreeSet<Delivery>>,
     /// Deliveries that are not made here, and who has said no.
@@ -63,14 +63,14 @@ pub(super) struct Handing {
 struct Made {
     /// For whom.
     peers: BTreeSet<Incarnation>,
-    others: Others,
+    others: RequiredCopies,
     /// When it was asked for last.
     since: u64,
     /// What is under way of it; `None`: something is lacking for it.
     ticket: Option<Ticket>,
 }
 
-impl Handing {
+impl Forwarding {
     /// There is a stream to a peer.
     pub(super) fn linked(&mut self, peer: Incarnation, features: u64) {
         if features & FEATURE_DELIVER != 0 {
@@ -319,7 +319,7 @@ impl QueueOwner {
         let delivery = (EntryId(ask.entry), ask.index as usize);
         let waited = self.config.limits.retry_after_seconds * 1_000_000;
         let of_peer = |made: &Made| made.peers.contains(&peer);
-        let is_full = |handing: &Handing| {
+        let is_full = |handing: &Forwarding| {
             let of_it = handing.made.values().filter(|of| of_peer(of)).count();
             !handing.made.contains_key(&delivery) && of_it >= HANDED_MAX
         };
@@ -334,7 +334,7 @@ impl QueueOwner {
         let made = &mut self.handing.made;
         let made = made.entry(delivery).or_insert_with(|| Made {
             peers: BTreeSet::new(),
-            others: Others::default(),
+            others: RequiredCopies::default(),
             since: now.mono_micros,
             ticket: None,
         });

@@ -11,7 +11,7 @@ use whimbrel_replication::wire::BlobHave;
 
 use super::{QueueOwner, entry_id};
 use crate::{
-    machine::{Now, Others, Output},
+    machine::{Now, Output, RequiredCopies},
     peers::{PeerOutput, off_wire, on_wire},
 };
 
@@ -58,14 +58,14 @@ impl QueueOwner {
     }
 
     /// Who else must have the deliveries of an entry.
-    pub(super) fn others_of(&self, id: EntryId) -> Others {
+    pub(super) fn others_of(&self, id: EntryId) -> RequiredCopies {
         match self.holders.get(&id) {
-            Some(nodes) => Others {
+            Some(nodes) => RequiredCopies {
                 needed: self.needed(),
                 nodes: nodes.clone(),
             },
             // Nobody else has heard of it.
-            None => Others::default(),
+            None => RequiredCopies::default(),
         }
     }
 

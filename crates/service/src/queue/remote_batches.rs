@@ -14,14 +14,14 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     Phase, QueueOwner, Waiting,
     rows::{Done, Taken, read, with, without},
-    states::travels,
+    snapshot::travels,
 };
 use crate::{
     api::{Failure, Reply},
     log,
     machine::{Note, Now, Output, RequestId, Ticket},
     peers::{
-        Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Then, Want, Work, bodies,
+        Frame, OnDurable, PeerInput, PeerOutput, READ_AGAIN_MICROS, Request, Shipping, Work, blobs,
         clocks, keep_early,
     },
 };
@@ -133,9 +133,7 @@ impl QueueOwner {
                     (None, Phase::Running(running)) => running.shipping.transmit(now, to),
                     (None, Phase::Loading(_)) => None,
                 };
-                let sent = frame
-                    .into_iter()
-                    .flat_map(|frame| bodies::send(peer, frame));
+                let sent = frame.into_iter().flat_map(|frame| blobs::send(peer, frame));
                 self.out.extend(sent);
             }
             PeerInput::Logs(ticket, logs) => {
@@ -159,7 +157,7 @@ impl QueueOwner {
             PeerInput::Body(blob, looked) => self.body_came(blob, looked),
             PeerInput::WantAgain(blob) => {
                 if self.lacking.contains_key(&blob) {
-                    self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+                    self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
                 }
             }
             PeerInput::Clock(clock) => self.stamps.tell(clock),
@@ -237,7 +235,7 @@ impl QueueOwner {
             self.hand_out(now, id);
         }
         if !self.config.peers.is_empty() {
-            let want = |blob: &BlobName| Output::Peer(PeerOutput::Want(*blob));
+            let want = |blob: &BlobName| Output::Peer(PeerOutput::Request(*blob));
             self.out.extend(self.lacking.keys().map(want));
         }
     }
@@ -258,7 +256,7 @@ impl QueueOwner {
                 break;
             };
             self.out.push_back(match want {
-                Want::Read {
+                Request::Read {
                     asked,
                     origin,
                     from,
@@ -275,26 +273,26 @@ impl QueueOwner {
                     self.reads.insert(ticket, read);
                     output
                 }
-                Want::Cut(origin, below) => {
+                Request::Cut(origin, below) => {
                     running.log.cut(origin, below);
                     continue;
                 }
-                Want::Grown => continue,
-                Want::Snapshot { asked } => self.giving.fix(ticket, asked),
-                Want::ReadState {
+                Request::Grown => continue,
+                Request::Snapshot { asked } => self.giving.fix(ticket, asked),
+                Request::ReadState {
                     asked,
                     state,
                     after,
                     bytes_max,
                 } => self.giving.read(ticket, asked, state, after, bytes_max),
-                Want::DropState(state) => self.giving.release(state),
-                Want::Wake(peer) => Output::Peer(PeerOutput::Wake(PartitionId::QUEUE, peer)),
-                Want::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
-                Want::Warn(text) | Want::Alone { warning: text, .. } => {
+                Request::DropState(state) => self.giving.release(state),
+                Request::Wake(peer) => Output::Peer(PeerOutput::Wake(PartitionId::QUEUE, peer)),
+                Request::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
+                Request::Warn(text) | Request::Alone { warning: text, .. } => {
                     Output::Log(Note::Warning(text))
                 }
-                Want::Older(because) => Output::Log(Note::Older(because)),
-                Want::Fatal(cause) => Output::Fatal(cause),
+                Request::Older(because) => Output::Log(Note::Older(because)),
+                Request::Fatal(cause) => Output::Fatal(cause),
             });
         }
         while self.carry_on(now) {}
@@ -422,7 +420,7 @@ impl QueueOwner {
             commit.room = Room::Frees;
         }
         running.under_way.insert(ticket);
-        running.shipping.committing(ticket, Then::Done(asked));
+        running.shipping.committing(ticket, OnDurable::Done(asked));
         let (mut closed, mut taken_now) = (Vec::new(), Vec::new());
         for done in taken.into_iter().flatten() {
             match done {
@@ -523,7 +521,7 @@ impl QueueOwner {
                         other.durable = true;
                         other.held_since = now.mono_micros;
                         let early = other.early.then_some(other.blob);
-                        let want = |blob| Output::Peer(PeerOutput::Want(blob));
+                        let want = |blob| Output::Peer(PeerOutput::Request(blob));
                         self.out.extend(early.map(want));
                     }
                 }
@@ -604,7 +602,7 @@ impl QueueOwner {
         }
         if self.others.get(id).is_some_and(|of| looked < of.held_since) {
             // It may be gone meanwhile, if all others that held it have let go.
-            self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+            self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
             return;
         }
         let mut commit = running.log.commit();

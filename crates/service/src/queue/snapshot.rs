@@ -23,10 +23,10 @@ use super::{
 use crate::{
     machine::{Note, Now, Output, Ticket},
     peers::{
-        Held, PeerOutput, StateWork, Then,
-        kept::GivenUp,
-        state::decode_rows,
-        whole::{may_travel, pages},
+        OnDurable, PeerOutput, SnapshotProgress, StateWork,
+        log_retention::GivenUp,
+        singleton_snapshot::{may_travel, pages},
+        snapshot::decode_rows,
     },
 };
 
@@ -72,7 +72,7 @@ impl QueueOwner {
             }
             StateWork::Rows { asked, last, rows } => match self.keep(now, &last, &rows) {
                 Ok((commit, entries)) => {
-                    (then, came) = (Some(Then::Done(asked)), entries);
+                    (then, came) = (Some(OnDurable::Done(asked)), entries);
                     commit
                 }
                 Err(cause) => {
@@ -127,7 +127,7 @@ impl QueueOwner {
             }
             if self.hear_of(now, entry.id, taken, entry.blob, row, &mut commit) {
                 self.out
-                    .push_back(Output::Peer(PeerOutput::Want(entry.blob)));
+                    .push_back(Output::Peer(PeerOutput::Request(entry.blob)));
             }
             new.push(entry.id);
         }
@@ -146,7 +146,7 @@ impl QueueOwner {
         &mut self,
         now: Now,
         asked: Asked,
-        held: &Held,
+        held: &SnapshotProgress,
         jumps: &BTreeMap<Incarnation, (u64, Hash)>,
     ) {
         let finished = match broken("finished-entry-stays") {
@@ -170,7 +170,7 @@ impl QueueOwner {
         let gone = running.coming.end(&mut commit);
         commit.mutations.extend(last);
         self.states_taken += 1;
-        let then = Some(Then::Done(asked));
+        let then = Some(OnDurable::Done(asked));
         self.hand_out_commit(ticket, commit, then, Waiting::Foreign(finished, Vec::new()));
         self.hand_out_pages(gone);
         // What came with it may be what peers have asked for.
@@ -199,7 +199,7 @@ impl QueueOwner {
         &mut self,
         ticket: Ticket,
         commit: Commit,
-        then: Option<Then>,
+        then: Option<OnDurable>,
         waiting: Waiting,
     ) {
         if let Phase::Running(running) = &mut self.phase {

@@ -19,7 +19,7 @@ use whimbrel_storage::Room;
 
 use super::{
     Phase, QueueOwner, Waiting,
-    foreign::Other,
+    remote_batches::Other,
     rows::{Taken, entry_key, entry_of_row, without},
 };
 use crate::machine::{Note, Now, Output, Ticket};

@@ -9,7 +9,7 @@ use whimbrel_service::{
 };
 
 use super::{
-    foreign::{create, two_accounts},
+    remote_batches::{create, two_accounts},
     world::{ANNE, World, bea, name},
 };
 

@@ -6,9 +6,9 @@ use whimbrel_crdt::Incarnation;
 use whimbrel_replication::waits;
 use whimbrel_service::{
     api::{EntryId, Failure, Flag, FlagChange, Flags, MailboxCall, Replaced, Reply, SessionId},
-    machine::{Input, Least, Machine, RequestId},
+    machine::{Input, Machine, MinUidValidity, RequestId},
     owner::{Config, import_upload},
-    peers::{Frame, PeerInput, bodies::FEATURE_PUSH},
+    peers::{Frame, PeerInput, blobs::FEATURE_PUSH},
 };
 
 use super::{
@@ -111,7 +111,7 @@ fn what_waited_in_an_epoch_that_is_over_says_nothing_of_the_next_one() {
         remove: true,
     };
     assert!(matches!(pair.call(1, on), Reply::Copied { .. }));
-    let least = Least {
+    let least = MinUidValidity {
         least: of + 1000,
         next: of + 1000,
     };

@@ -5,7 +5,7 @@ use whimbrel_replication::wire::{Announced, Hello, Room};
 use whimbrel_service::{
     api::{Failure, Flag, FlagChange, Flags, MailboxCall, Reply, SessionId},
     machine::{Input, Machine},
-    peers::{Frame, PeerInput, bodies::FEATURE_CONFIRM},
+    peers::{Frame, PeerInput, blobs::FEATURE_CONFIRM},
 };
 
 use super::{
@@ -15,19 +15,19 @@ use super::{
 
 /// What a client knows: UIDNEXT of INBOX, and HIGHESTMODSEQ.
 #[derive(Clone, Copy)]
-pub(crate) struct Knows {
+pub(crate) struct SessionView {
     pub(crate) uid_next: u32,
     pub(crate) modseq: u64,
 }
 
-pub(crate) fn look(pair: &mut Pair, node: usize) -> Knows {
+pub(crate) fn look(pair: &mut Pair, node: usize) -> SessionView {
     let select = MailboxCall::Select {
         session: SessionId(3),
         name: name("INBOX"),
         read_only: false,
     };
     match pair.call(node, select) {
-        Reply::Selected(selected) => Knows {
+        Reply::Selected(selected) => SessionView {
             uid_next: selected.status.uid_next,
             modseq: selected.status.highest_modseq,
         },

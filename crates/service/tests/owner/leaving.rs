@@ -9,13 +9,13 @@ use whimbrel_replication::wire::{Covered, Leaving};
 use whimbrel_service::{
     api::{Failure, MailboxCall, MailboxName, Reply},
     log::{AWAY_KEY, DROPPED_KEY, POSITION_KEY},
-    machine::{Input, Machine, Others, Ticket},
+    machine::{Input, Machine, RequiredCopies, Ticket},
     owner::{PartitionOwner, keys::partition_of},
     peers::{Frame, Holders, LeftReport, PeerInput, Phase},
 };
 
 use super::{
-    elsewhere::{look, names, taken_over},
+    failover::{look, names, taken_over},
     pair::{Pair, appending, incarnation},
     world::ANNE,
 };
@@ -503,13 +503,13 @@ fn it_leaves_when_enough_others_hold_the_partition() {
 #[test]
 fn who_leaves_makes_no_delivery() {
     let mut placed = placed();
-    let entry = std::sync::Arc::new(super::foreign::entry());
+    let entry = std::sync::Arc::new(super::remote_batches::entry());
     let deliver = |placed: &mut Placed, ticket: u64| {
         let input = Input::Deliver {
             ticket: Ticket(ticket),
             entry: entry.clone(),
             index: 0,
-            others: Others::default(),
+            others: RequiredCopies::default(),
         };
         placed.pair.input(1, input);
         placed.pair.nodes[1].delivered.clone()

@@ -11,7 +11,7 @@ use whimbrel_service::{
     owner::{Config, PartitionOwner},
     peers::{
         Entry, Frame, LogEnd, Snapshot,
-        state::{Fixing, LOOKED_AT},
+        snapshot::{Fixing, LOOKED_AT},
     },
 };
 use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation, Room, StoreError};

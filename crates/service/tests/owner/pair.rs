@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, PartitionId, Section};
-use whimbrel_replication::wire::{Batches, Shown};
+use whimbrel_replication::wire::{Batches, VisibleVector};
 use whimbrel_service::{
     api::{
         AccountId, BlobName, Call, Date, EntryId, Flags, MailboxCall, MailboxName, NewMail, Reply,
         SessionId,
     },
     content::Content,
-    machine::{Birth, Input, Machine, Note, Now, Output, RequestId, Standing},
+    machine::{AccountOrigin, AccountStatus, Input, Machine, Note, Now, Output, RequestId},
     owner::{Config, PartitionOwner},
-    peers::{Entry, Frame, Page, PeerInput, PeerOutput, Stream, bodies::FEATURE_CONFIRM},
+    peers::{Entry, Frame, Page, PeerInput, PeerOutput, Stream, blobs::FEATURE_CONFIRM},
 };
 
 pub(crate) use super::node::incarnation;
@@ -231,7 +231,7 @@ impl Pair {
         self.settle();
         let log = &self.nodes[0].logs[&(partition, incarnation(0))];
         let last = log.last().map_or(0, |entry| entry.last);
-        let told = Shown {
+        let told = VisibleVector {
             partition,
             member: incarnation(0),
             vector: [(incarnation(0), last - unshown)].into_iter().collect(),
@@ -242,7 +242,7 @@ impl Pair {
             round: 1,
             batches: log.iter().map(|entry| entry.bytes.clone()).collect(),
         };
-        self.peer(1, PeerInput::Frame(donor, Frame::Shown(told)));
+        self.peer(1, PeerInput::Frame(donor, Frame::VisibleVector(told)));
         self.peer(1, PeerInput::Frame(donor, Frame::Batches(batches)));
         self.settle();
     }
@@ -307,18 +307,18 @@ impl Pair {
             }
             Output::Build(ticket, building) => Input::Built(ticket, building.run()),
             Output::AskBirth(account) if node.removed.contains(&account) => {
-                Input::Birth(account, Standing::Removed)
+                Input::AccountOrigin(account, AccountStatus::Removed)
             }
             Output::AskBirth(account) if node.unknown.contains(&account) => {
-                Input::Birth(account, Standing::Unknown)
+                Input::AccountOrigin(account, AccountStatus::Unknown)
             }
             Output::AskBirth(account) => {
-                let birth = Birth {
+                let birth = AccountOrigin {
                     created: 7,
                     uid_validity: 7,
                     risen: node.risen,
                 };
-                Input::Birth(account, Standing::Living(birth))
+                Input::AccountOrigin(account, AccountStatus::Living(birth))
             }
             Output::UidValidity(_, risen) => {
                 node.risen = risen;
@@ -422,7 +422,7 @@ impl Pair {
                     }
                     PeerInput::Ready(partition, Stream::open(peer))
                 }
-                PeerOutput::Want(blob) => {
+                PeerOutput::Request(blob) => {
                     self.wanted[at].push(blob);
                     if self.nowhere {
                         return None;

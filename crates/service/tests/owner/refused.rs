@@ -4,13 +4,13 @@ use bytes::Bytes;
 use whimbrel_mailbox::RowKey;
 use whimbrel_service::{
     api::{Call, Failure, MailboxCall, Reply},
-    machine::{Input, Machine as _, Others, Ticket},
+    machine::{Input, Machine as _, RequiredCopies, Ticket},
     peers::PeerInput,
 };
 
 use super::{
-    foreign::{entry, two_accounts},
     pair::{Pair, appending, incarnation},
+    remote_batches::{entry, two_accounts},
     world::{ANNE, bea, name},
 };
 
@@ -65,7 +65,7 @@ fn what_was_held_is_applied_when_it_can_be() {
         ticket: Ticket(7),
         entry: std::sync::Arc::new(entry()),
         index: 0,
-        others: Others::default(),
+        others: RequiredCopies::default(),
     };
     pair.input(1, deliver);
     assert_eq!(pair.nodes[1].delivered, [(Ticket(7), false)]);

@@ -9,7 +9,7 @@ use whimbrel_mailbox::{
 use whimbrel_service::{
     api::{BlobName, Date, Delivery, Entry, EntryId, Failure, Flags, MailboxCall, Reply},
     log::{POSITION_KEY, Position},
-    machine::{Input, Least, Others, Ticket},
+    machine::{Input, MinUidValidity, RequiredCopies, Ticket},
     owner::Config,
     peers::{Frame, PeerInput},
 };
@@ -230,7 +230,7 @@ fn mail_waits_for_the_news_of_its_account() {
             ticket: Ticket(ticket),
             entry: std::sync::Arc::new(entry()),
             index: 0,
-            others: Others::default(),
+            others: RequiredCopies::default(),
         };
         pair.input(1, deliver);
         pair.settle();
@@ -251,7 +251,7 @@ fn mail_waits_for_the_news_of_its_account() {
 fn an_account_that_is_opened_after_an_epoch_is_in_it() {
     let mut pair = Pair::new();
     pair.append(0, "INBOX", 2);
-    let least = Least {
+    let least = MinUidValidity {
         least: 1_900_000_000,
         next: 1_900_000_000,
     };
@@ -279,7 +279,7 @@ fn what_another_node_has_raised_is_not_raised_again() {
     pair.append(0, "INBOX", 1);
     pair.link();
     pair.settle();
-    let least = |node: u32| Least {
+    let least = |node: u32| MinUidValidity {
         least: 1_900_000_000,
         next: 1_900_000_000 + node,
     };

@@ -13,7 +13,10 @@ use whimbrel_service::{
         MailboxName, NewMail, ROWS_PER_CALL_MAX, Reply, SessionId,
     },
     content::Content,
-    machine::{Birth, Input, Least, Machine, Now, Others, Output, RequestId, Standing, Ticket},
+    machine::{
+        AccountOrigin, AccountStatus, Input, Machine, MinUidValidity, Now, Output, RequestId,
+        RequiredCopies, Ticket,
+    },
     owner::{Config, PartitionOwner, keys},
 };
 use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation, StoreError};
@@ -242,13 +245,15 @@ impl World {
                         .handle(self.now, Input::Built(ticket, building.run()));
                 }
                 Output::AskBirth(account) => {
-                    let birth = Birth {
+                    let birth = AccountOrigin {
                         created: 7,
                         uid_validity: 7,
                         risen: 7,
                     };
-                    self.owner
-                        .handle(self.now, Input::Birth(account, Standing::Living(birth)));
+                    self.owner.handle(
+                        self.now,
+                        Input::AccountOrigin(account, AccountStatus::Living(birth)),
+                    );
                 }
                 Output::Fatal(cause) => panic!("{cause}"),
                 _ => {}
@@ -342,7 +347,7 @@ impl World {
             ticket: Ticket(1),
             entry: Arc::new(entry),
             index: 0,
-            others: Others::default(),
+            others: RequiredCopies::default(),
         };
         self.input(deliver, RequestId(0));
     }
@@ -384,7 +389,7 @@ impl World {
 
     /// UIDVALIDITY has to be at least this.
     pub(crate) fn raise_uid_validity(&mut self, least: u32) {
-        let least = Least { least, next: least };
+        let least = MinUidValidity { least, next: least };
         self.input(Input::LeastUidValidity(ANNE, least), RequestId(0));
     }
 

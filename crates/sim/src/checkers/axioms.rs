@@ -16,7 +16,7 @@ use whimbrel_storage::{Commit, Hash, LogEntry, LogPosition, Mutation, Origin, Pa
 
 /// What is on a disk of one partition.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct StoredPartition {
     /// Which.
     pub partition: PartitionId,
     /// The position record.
@@ -66,7 +66,7 @@ pub enum Wrote {
         /// Who it is now.
         me: Incarnation,
         /// What there is.
-        disk: Vec<Found>,
+        disk: Vec<StoredPartition>,
     },
 }
 
@@ -310,10 +310,15 @@ impl Axioms {
     }
 
     /// What is on a disk has happened; what was only written has not.
-    fn began(&mut self, node: usize, me: Incarnation, disk: &[Found]) -> Result<(), String> {
+    fn began(
+        &mut self,
+        node: usize,
+        me: Incarnation,
+        disk: &[StoredPartition],
+    ) -> Result<(), String> {
         self.delivered.retain(|(of, _), _| *of != node);
         let mut ends = BTreeMap::new();
-        for Found {
+        for StoredPartition {
             partition,
             position,
             logs,
@@ -452,7 +457,7 @@ mod tests {
             next: own + 1,
             hash: Hash::ZERO,
         };
-        let disk = vec![Found {
+        let disk = vec![StoredPartition {
             partition: PARTITION,
             position: Some(record(applied)),
             logs: vec![(Origin(n), log)],

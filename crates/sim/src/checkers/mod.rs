@@ -2,5 +2,5 @@
 
 pub mod axioms;
 pub mod modseqs;
-pub mod rising;
-pub mod uids;
+pub mod monotonic;
+pub mod uid_history;

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 /// Numbers that never fall, with the moments in which they were told.
-pub struct Rising<K>(BTreeMap<K, Vec<(u64, u64)>>);
+pub struct Monotonic<K>(BTreeMap<K, Vec<(u64, u64)>>);
 
-impl<K> Default for Rising<K> {
+impl<K> Default for Monotonic<K> {
     fn default() -> Self {
-        Rising(BTreeMap::new())
+        Monotonic(BTreeMap::new())
     }
 }
 
-impl<K: Ord> Rising<K> {
+impl<K: Ord> Monotonic<K> {
     /// This was told in this moment.
     pub fn told(&mut self, key: K, moment: u64, value: u64) {
         let all = self.0.entry(key).or_default();

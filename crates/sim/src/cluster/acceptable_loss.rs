@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Up to which number logs are at those that stay.
-type Held = BTreeMap<(PartitionId, Incarnation), u64>;
+type LogEnds = BTreeMap<(PartitionId, Incarnation), u64>;
 
 impl World {
     /// Somebody was removed: what he and those before him had alone may be gone.
@@ -25,7 +25,7 @@ impl World {
         let gone: BTreeSet<Incarnation> = gone.map(|member| member.id).collect();
         let stays = |index: &usize| !self.members[*index].doubtful && !self.members[*index].out;
         let left: Vec<usize> = (0..self.members.len()).filter(stays).collect();
-        let mut held = Held::new();
+        let mut held = LogEnds::new();
         let mut disks: Vec<Memory> = Vec::new();
         let mut lacks = false;
         for index in left {
@@ -101,7 +101,7 @@ impl World {
     }
 
     /// What a node that stays has of the logs of a removed one: what rests on what nobody has is given up, so what it has applied counts.
-    fn note_held(&self, index: usize, of: Incarnation, disk: &Memory, held: &mut Held) {
+    fn note_held(&self, index: usize, of: Incarnation, disk: &Memory, held: &mut LogEnds) {
         let ends = ends(disk, of);
         for report in self.members[index].node.reports() {
             let open = report.open.unwrap_or_default();

@@ -76,8 +76,8 @@ impl World {
         request: RequestId,
         reply: Reply,
     ) -> Result<(), String> {
-        if self.doors.asked(request) {
-            return self.door_answered(request, reply);
+        if self.protocol_clients.asked(request) {
+            return self.protocol_client_answered(request, reply);
         }
         let Some(asked) = self.asked.remove(&request) else {
             self.answers.insert(request, reply);

@@ -15,9 +15,9 @@ use whimbrel_storage::{KeyRange, ScanLimit};
 
 use super::{
     Uids, World,
-    bodies::{first, other},
-    given::Given,
+    blobs::{first, other},
     is_keeping,
+    response_uids::Given,
 };
 use crate::{checkers::modseqs::When, client, stored};
 

@@ -15,7 +15,7 @@ use whimbrel_service::{
 
 use super::{
     Disks, MS, Plan, SECOND, Uids, World,
-    bodies::{content, date, text},
+    blobs::{content, date, text},
 };
 use crate::{client, world::Breach};
 
@@ -192,7 +192,7 @@ pub fn run(setting: &Setting, seed: u64) -> Result<Outcome, Breach> {
         foreign_bytes_max: owner::Config::default().foreign_bytes_max,
         loses: false,
         leaves: 0,
-        doors: 0,
+        protocol_clients: 0,
         disks: Disks::Own,
         ..Plan::new(seed)
     };

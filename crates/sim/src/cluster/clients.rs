@@ -12,7 +12,7 @@ use whimbrel_service::{
 
 use super::{
     MS, SECOND, Uids, World,
-    bodies::{Given, content, date, first, text},
+    blobs::{Given, content, date, first, text},
     is_keeping,
     movers::Knows,
     queries::More,
@@ -186,7 +186,7 @@ impl World {
     /// A node has died: what was asked of it is never answered.
     pub(super) fn lose_clients_of(&mut self, node: usize) {
         self.asked.retain(|_, asked| asked.node != node);
-        self.lose_doors_of(node);
+        self.lose_protocol_clients_of(node);
         for index in 0..self.clients.len() {
             if self.clients[index].node == node {
                 let to = if self.members[node].out || self.rng.one_in(2) {
@@ -425,7 +425,7 @@ impl World {
                 let numbers = u8::from(keeping)..client::FLAGS_COUNT;
                 let set: BTreeSet<u8> = numbers.filter(|_| rng.one_in(2)).collect();
                 // Clients by bytes do not say what they are about to set.
-                let change = if keeping && self.plan.doors > 0 {
+                let change = if keeping && self.plan.protocol_clients > 0 {
                     FlagChange::Add
                 } else {
                     *rng.pick(&[

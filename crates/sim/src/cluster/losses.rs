@@ -1,7 +1,7 @@
 //! Disks that are lost while all else goes on, and older ones that are put back.
 //!
 //! Once in the clusters that draw it a node, or two at once where clients wait for two others, comes back with another disk than it died with: an
-//! empty one, or a copy that was made of its own earlier. With an older one it does as `server::cluster::settle` does: it asks whom it reaches what they remember, and goes on under
+//! empty one, or a copy that was made of its own earlier. With an older one it does as `server::cluster::startup_identity` does: it asks whom it reaches what they remember, and goes on under
 //! a new incarnation, for which a member gives it a slot. A copy of a directory is noticed without peers; one made below the file system is, if no peer
 //! knows better, renewed by whoever put it back (`whimbrel node renew`, `docs/decisions/0011`). So the node never goes on as who it was.
 //!
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
 use whimbrel_replication::{
     Now,
-    identity::{Asked, Identity, Own},
+    identity::{Identity, IdentityAnswer, Own},
     wire::{Head, Hello, Room},
 };
 use whimbrel_service::{
@@ -440,7 +440,7 @@ impl World {
         Ok(true)
     }
 
-    /// What `server::cluster::settle` asks; whoever has more of the node's log must object.
+    /// What `server::cluster::startup_identity` asks; whoever has more of the node's log must object.
     fn ask_who_remembers(
         &mut self,
         index: usize,
@@ -482,13 +482,13 @@ impl World {
                     hash: own.1,
                 };
                 let mut asked = identity.hello(id, &hello, &own_ends);
-                if let Some(Asked::Look { peer, number }) = asked {
+                if let Some(IdentityAnswer::Look { peer, number }) = asked {
                     let origin = Origin(me.get());
                     let page = disk.read_log(store_partition(partition), origin, number, 1);
                     let first = page.entries.first().filter(|entry| entry.first <= number);
                     asked = identity.looked(peer, number, first.map(|entry| Hash(entry.hash().0)));
                 }
-                let is_noticed = matches!(asked, Some(Asked::Renew(_)));
+                let is_noticed = matches!(asked, Some(IdentityAnswer::Renew(_)));
                 if is_noticed != (last > own.0) {
                     return Err(format!(
                         "node {index} has {} of its own log in {partition:?} on an older disk, node {peer} {last}: noticed: {is_noticed}",

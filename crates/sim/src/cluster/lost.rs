@@ -22,7 +22,7 @@ pub fn run(seed: u64, trace: bool) -> Result<Report, Breach> {
         administer: 0,
         membership: 0,
         leaves: 0,
-        doors: 0,
+        protocol_clients: 0,
         disks: Disks::Own,
         small_windows: false,
         ..Plan::new(seed ^ 0x0010_57d1_5c00)

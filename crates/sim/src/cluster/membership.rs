@@ -1,17 +1,17 @@
 //! Members come and go while all else goes on: nodes are let in, and removed, whether they are dead, cut off or alive; removed ones come back and are told.
 //!
 //! Checked whenever anybody's list of members changes: no slot has two holders, and no node two slots. In the end all logs of removed members are closed, alike everywhere.
-//! What a node that is removed has acknowledged may be lost with it, unless one that stays has it ([`super::doubts`]).
+//! What a node that is removed has acknowledged may be lost with it, unless one that stays has it ([`super::acceptable_loss`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::{
     members::Ends,
-    roster::{Heard, Holdings, Roster},
+    roster::{Holdings, MergeOutcome, Roster},
     wire::Frame,
 };
-use whimbrel_service::{peers::bodies, queue};
+use whimbrel_service::{peers::blobs, queue};
 use whimbrel_storage::memory::{DiskCopy, Memory};
 
 use super::{MS, Member, World, losses::durable};
@@ -38,9 +38,9 @@ const OPERATION_BYTES: u64 = 300;
 
 impl super::Plan {
     /// With small windows there is room for few bodies that come unasked, and some are larger than those.
-    pub(super) fn bodies(&self) -> bodies::Config {
+    pub(super) fn bodies(&self) -> blobs::Config {
         match self.small_windows {
-            true => bodies::Config {
+            true => blobs::Config {
                 // Of stubs some are smaller, of real messages, too.
                 push_bytes_max: 10 + self.first_body() as usize,
                 pushes_max: 8,
@@ -49,9 +49,9 @@ impl super::Plan {
                 // Of those that are asked for most come in several pieces.
                 window_bytes: 128,
                 chunk_bytes: 64,
-                ..bodies::Config::default()
+                ..blobs::Config::default()
             },
-            false => bodies::Config::default(),
+            false => blobs::Config::default(),
         }
     }
 
@@ -309,17 +309,17 @@ impl World {
         let id = self.members[from].id;
         let heard = self.members[at].roster.hear(id, theirs);
         match heard.map_err(|error| error.to_string())? {
-            Heard::Taken { new } => {
+            MergeOutcome::Taken { new } => {
                 if new {
                     self.changed(at)?;
                 }
                 Ok(!self.members[at].out)
             }
-            Heard::Removed => {
+            MergeOutcome::Removed => {
                 self.note("cluster: a removed node comes back");
                 Ok(false)
             }
-            Heard::Stranger => Ok(false),
+            MergeOutcome::Stranger => Ok(false),
         }
     }
 

@@ -7,10 +7,11 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there; mailboxes and subscriptions of one client are what it was told. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`answers`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`flagging`], [`given`], [`renewed`], [`bounds`], [`quiet`]; [`seeds`] (what each seed promises); [`doubts`] (what goes with nodes that are removed); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world), [`faults`], [`pauses`], [`network`], [`regions`], [`clients`], [`answers`], [`blobs`], [`movers`], [`protocol_clients`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`flagging`], [`response_uids`], [`renewed`], [`bounds`], [`quiescence`]; [`seeds`] (what each seed promises); [`acceptable_loss`] (what goes with nodes that are removed); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
+mod acceptable_loss;
 mod answers;
-mod bodies;
+mod blobs;
 mod bounds;
 mod checks;
 pub mod claims;
@@ -18,25 +19,24 @@ mod clients;
 mod clocks;
 mod coverage;
 mod directory;
-mod doors;
-mod doubts;
 mod faults;
 mod flagging;
-mod given;
 mod losses;
 pub mod lost;
 mod membership;
 mod movers;
 mod names;
 mod network;
+mod pauses;
 mod placing;
+mod protocol_clients;
 mod queries;
-mod quiet;
+mod quiescence;
 mod regions;
 mod removals;
 mod renewed;
+mod response_uids;
 mod seeds;
-mod stalls;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,14 +52,14 @@ use self::{
     checks::{Kept, Looks},
     clients::Client,
     directory::Guests,
-    doors::Doors,
     flagging::Flagging,
     losses::Losses,
     names::Names,
     network::Network,
+    pauses::Stalls,
+    protocol_clients::ProtocolClients,
     queries::Queries,
     removals::Removals,
-    stalls::Stalls,
 };
 pub use self::{
     coverage::{COVERAGE, COVERED_AFTER_SEEDS, MOVES_PER_OVERLOOKED, overlooks},
@@ -140,7 +140,7 @@ pub struct Plan {
     /// Once in how many looks a node leaves a partition; 0: never.
     pub leaves: u64,
     /// Clients that come by bytes, to production sessions.
-    pub doors: u64,
+    pub protocol_clients: u64,
     /// Whether a node comes back with another disk while all else goes on.
     pub disks: Disks,
     /// Messages that one call moves or removes ([`owner::Config::messages_per_call_max`]).
@@ -209,13 +209,13 @@ impl Plan {
             loses: rng.one_in(2),
             other_nodes: *Rng::new(seed ^ 0x0c0f_1293_ed00).pick(&[0, 0, 1, 1, 1, 2]),
             leaves: 0,
-            doors: 0,
+            protocol_clients: 0,
             disks: Disks::Own,
             messages_per_call_max: MESSAGES_PER_CALL_MAX,
             foreign_bytes_max: owner::Config::default().foreign_bytes_max,
         }
         .with_leaving()
-        .with_doors()
+        .with_protocol_clients()
         .with_disks()
         .with_parts()
     }
@@ -281,7 +281,7 @@ struct World {
     names: Names,
     guards: clocks::Guards,
     clients: Vec<Client>,
-    doors: Doors,
+    protocol_clients: ProtocolClients,
     accounts: Vec<AccountId>,
     guests: Guests,
     /// Partitions in which accounts are.
@@ -409,7 +409,7 @@ impl World {
             queries: Queries::new(&plan),
             names: Names::new(&plan),
             guards: clocks::Guards::new(plan.seed),
-            doors: Doors::new(plan.seed),
+            protocol_clients: ProtocolClients::new(plan.seed),
             guests: Guests::new(plan.seed),
             next_body: plan.first_body(),
             losses: Losses::new(&plan),
@@ -484,7 +484,7 @@ impl World {
         for index in 0..self.plan.clients {
             self.new_client(index);
         }
-        self.begin_doors();
+        self.begin_protocol_clients();
         for call in 0.. {
             if call >= self.plan.calls && self.has_kept(call)? {
                 break;
@@ -604,7 +604,7 @@ impl World {
                     if let Some(due) = client.and_then(|client| client.due.as_mut()) {
                         *due = now.max(1).min(*due);
                     }
-                    self.door_notified(session, event)?;
+                    self.protocol_client_notified(session, event)?;
                 }
                 Outcome::Note(note) => {
                     if let Note::NewUidValidity(account) = note
@@ -662,11 +662,11 @@ impl World {
 
     /// All is mended and at rest; then a disk is lost. What only its node had would be lost with it, and nobody could say what.
     fn renew_a_node(&mut self) -> Result<(), String> {
-        self.doors_rest(true);
+        self.protocol_clients_rest(true);
         self.calm = true;
         let renewed = self.renew_at_rest();
         self.calm = false;
-        self.doors_rest(false);
+        self.protocol_clients_rest(false);
         renewed
     }
 
@@ -677,8 +677,10 @@ impl World {
         let mut there = self.members.iter().filter(|member| !member.out);
         // Of who was removed all must be told, so that all that counts is at all.
         let unrest = there.any(|member| member.doubtful || member.node.queue_len() > 0);
-        let unrest =
-            unrest || self.doors_wait() || !self.asked.is_empty() || self.unclosed().is_some();
+        let unrest = unrest
+            || self.protocol_clients_wait()
+            || !self.asked.is_empty()
+            || self.unclosed().is_some();
         if unrest || self.differences()?.is_some() {
             return Ok(());
         }
@@ -702,7 +704,7 @@ impl World {
     fn heal(&mut self) -> Result<(), String> {
         self.say(|| "all is healed".into());
         self.calm = true;
-        self.doors_rest(true);
+        self.protocol_clients_rest(true);
         self.guests_go();
         for index in 0..self.clients.len() {
             self.clients[index].due = None;
@@ -717,7 +719,7 @@ impl World {
             let mut there = self.members.iter().filter(|member| !member.out);
             let waits = there.any(|member| member.node.queue_len() > 0);
             if self.asked.is_empty()
-                && !self.doors_wait()
+                && !self.protocol_clients_wait()
                 && (!waits || self.waits_for_the_removed(end))
             {
                 let apart = self.unclosed().or_else(|| self.ends_differ());
@@ -752,7 +754,7 @@ impl World {
         self.names_hold()?;
         self.statuses_hold()?;
         self.nothing_overlooked()?;
-        self.doors_agree()?;
+        self.protocol_clients_agree()?;
         self.directory_holds()?;
         self.goes_on_quietly()?;
         self.guests_hold()

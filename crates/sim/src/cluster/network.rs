@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_crdt::PartitionId;
 use whimbrel_replication::wire::{Decoder, Frame};
 
-use super::{MS, SECOND, World, doors::Happening, regions::one_way_micros};
+use super::{MS, SECOND, World, protocol_clients::Happening, regions::one_way_micros};
 
 /// What happens on the network.
 pub(super) enum Event {
@@ -38,7 +38,7 @@ pub(super) enum Event {
     /// A node looks at its clock, and what it knows of others'.
     Clock(usize),
     /// Something of a client that comes by bytes.
-    Door(Happening),
+    ProtocolClient(Happening),
     /// A new stream is tried.
     Connect(usize, usize),
     /// A cut ends.
@@ -357,7 +357,7 @@ impl World {
             Event::Look(at) => return self.look(at),
             Event::Place(at) => return self.place(at),
             Event::Clock(at) => return self.clock_looked(at),
-            Event::Door(happening) => return self.door_happens(happening),
+            Event::ProtocolClient(happening) => return self.protocol_client_happens(happening),
             Event::Mend(a, b) | Event::Connect(a, b) => return self.connect(a, b),
         }
         Ok(())
@@ -383,7 +383,7 @@ impl World {
             }
         } else {
             id = linked.remove(&peer).unwrap_or(id);
-            self.door_link_gone(at, peer);
+            self.protocol_client_link_gone(at, peer);
         }
         // Some pairs do not give bodies unasked, as with an older version at one end.
         let pushes = !(self.plan.seed + (at + peer) as u64).is_multiple_of(4);

@@ -106,10 +106,10 @@ impl World {
                 self.network.fall_silent(self.now + silence, index, other);
             }
         }
-        for number in self.doors_at(index) {
+        for number in self.protocol_clients_at(index) {
             let patience = self.stalls.rng.between(MS, 2 * (until - self.now));
             if self.now + patience < until {
-                self.door_loses_patience(self.now + patience, number);
+                self.protocol_client_loses_patience(self.now + patience, number);
             }
         }
     }
@@ -143,7 +143,9 @@ impl World {
             Event::Gone { at, .. } => stopped(*at),
             Event::Look(at) | Event::Place(at) | Event::Clock(at) => stopped(*at),
             Event::Connect(a, b) | Event::Mend(a, b) => stopped(*a).max(stopped(*b)),
-            Event::Door(happening) => self.door_happens_at(happening).and_then(stopped),
+            Event::ProtocolClient(happening) => {
+                self.protocol_client_happens_at(happening).and_then(stopped)
+            }
             Event::Silent { .. } => None,
         };
         let Some(until) = until else {

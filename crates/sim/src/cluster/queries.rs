@@ -11,7 +11,7 @@ use whimbrel_service::{
 
 use super::{
     Plan, World,
-    bodies::{REAL_FROM, first, other},
+    blobs::{REAL_FROM, first, other},
     clients::{What, flag, mailbox},
     is_keeping,
     losses::{Acked, Disks},

@@ -42,8 +42,11 @@ impl World {
         if there.iter().any(waits) {
             return Ok(());
         }
-        self.note_if(self.plan.doors > 0, "cluster: quiet behind doors");
-        self.doors_go();
+        self.note_if(
+            self.plan.protocol_clients > 0,
+            "cluster: quiescent protocol clients",
+        );
+        self.protocol_clients_go();
         for index in 0..self.clients.len() {
             let (node, session) = (self.clients[index].node, self.clients[index].session);
             if self.members[node].out {

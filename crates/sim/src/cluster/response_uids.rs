@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_service::api::{AccountId, MailboxCall, MailboxName, Reply, Row, Status};
 
 use super::{SECOND, World, clients::mailbox};
-use crate::{checkers::rising::Rising, client};
+use crate::{checkers::monotonic::Monotonic, client};
 
 /// All is healed: a body that is late, and what follows from it, changes what is shown no longer than this.
 const PATIENCE_MICROS: u64 = 60 * SECOND;
@@ -19,7 +19,7 @@ pub(super) struct Given {
     /// Sizes of the messages that UIDs denote.
     sizes: BTreeMap<(AccountId, u32), u32>,
     /// By node and name: what UIDNEXT must be at least.
-    nexts: Rising<(usize, AccountId, String)>,
+    nexts: Monotonic<(usize, AccountId, String)>,
     /// Accounts of guests whose UIDVALIDITY has risen, since an account that had the address was removed: UIDs told before it mean nothing any more.
     pub(super) risen: BTreeSet<AccountId>,
 }

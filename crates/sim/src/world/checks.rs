@@ -6,7 +6,7 @@ use whimbrel_service::api::{AccountId, Call, MailboxCall, Reply, Row};
 
 use super::{Asked, Reached, World, content, text};
 use crate::{
-    checkers::uids::Uids,
+    checkers::uid_history::Uids,
     client::{self, Client},
     model::{Message, Model, Number},
 };

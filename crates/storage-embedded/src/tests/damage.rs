@@ -287,10 +287,11 @@ fn a_torn_end_is_no_damage() {
         let path = newest_journal(rewritten.path());
         let bytes = fs::read(&path).unwrap();
         let file = OpenOptions::new().write(true).open(&path).unwrap();
-        let magic = crate::seal::SEAL_MAGIC;
+        let magic = crate::commit_record::SEAL_MAGIC;
         for at in memchr::memmem::find_iter(&bytes, magic) {
-            let length = crate::seal::SEAL_BYTES;
-            let Some(mut seal) = crate::seal::Seal::decode(&directory.id, &bytes[at..at + length])
+            let length = crate::commit_record::SEAL_BYTES;
+            let Some(mut seal) =
+                crate::commit_record::Seal::decode(&directory.id, &bytes[at..at + length])
             else {
                 continue;
             };
@@ -704,8 +705,8 @@ fn the_message_names_the_file_and_what_to_do() {
 /// Below the level of files: whatever the tree gives back, a log that is not whole is noticed by its own hashes.
 #[test]
 fn a_log_that_does_not_hold_together_is_noticed() {
+    use crate::commit_record::{Tree, Write};
     use crate::keys;
-    use crate::seal::{Tree, Write};
 
     const P: PartitionId = PartitionId(7);
     const O: Origin = Origin(1);

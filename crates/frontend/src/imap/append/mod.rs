@@ -305,7 +305,7 @@ impl Append {
             view.dirty = true;
         }
         if uids.is_empty() {
-            return Step::Done(Outcome::ok("All of it is here already"));
+            return Step::Done(Outcome::ok("All messages exist already"));
         }
         let code = EndCode::AppendUid { uid_validity, uids };
         if self.replaces.is_none() {

@@ -28,7 +28,7 @@ pub(super) struct Source {
 }
 
 /// What BINARY finds.
-pub(super) enum Found {
+pub(super) enum BinaryPart {
     /// No such part.
     Nothing,
     /// A part whose encoding is not known.
@@ -70,22 +70,22 @@ impl Source {
 }
 
 /// What `BINARY[part]` is about.
-pub(super) fn find(opened: &Opened, path: &[u32]) -> Found {
+pub(super) fn find(opened: &Opened, path: &[u32]) -> BinaryPart {
     let Some(found) = section::resolve(&opened.summary, path, SectionText::Whole) else {
-        return Found::Nothing;
+        return BinaryPart::Nothing;
     };
     let plain = Source::inside(found.span, found.within);
     if path.is_empty() {
-        return Found::Octets(plain);
+        return BinaryPart::Octets(plain);
     }
     match &found.part.content {
         // "If an entity is of type "multipart" the Content-Transfer-Encoding is not permitted to have any value other than "7bit", "8bit" or
         // "binary"" (RFC 2045, 6.4): whatever it says, its parts lie there as they are.
-        Content::Multipart(_) => Found::Octets(plain),
+        Content::Multipart(_) => BinaryPart::Octets(plain),
         content @ (Content::Basic | Content::Text | Content::Message(_)) => {
             match Encoding::by_name(&found.part.encoding) {
-                None => Found::Unknown,
-                Some(encoding) => Found::Octets(Source {
+                None => BinaryPart::Unknown,
+                Some(encoding) => BinaryPart::Octets(Source {
                     encoding,
                     lines: matches!(content, Content::Text),
                     ..plain
@@ -104,7 +104,7 @@ pub(super) fn is_unknown(opened: Option<&Opened>, item: &FetchItem) -> bool {
     else {
         return false;
     };
-    matches!(find(opened, part), Found::Unknown)
+    matches!(find(opened, part), BinaryPart::Unknown)
 }
 
 /// Undoes the encoding of a source.

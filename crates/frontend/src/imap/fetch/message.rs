@@ -14,7 +14,7 @@ use whimbrel_service::api::{Call, Reply, Row};
 
 use super::{
     super::{blob::Opened, context::Context, objectid, view::wire_flags},
-    binary::{self, Found, Source},
+    binary::{self, BinaryPart, Source},
     body::{Body, Next},
     preview::Preview,
 };
@@ -271,26 +271,26 @@ impl Message {
             }
             (FetchItem::Binary { part, partial, .. }, Some(opened)) => {
                 match binary::find(opened, part) {
-                    Found::Octets(source) if source.is_plain() => {
+                    BinaryPart::Octets(source) if source.is_plain() => {
                         let span = partial
                             .map_or(source.span, |p| source.span.partial(p.offset, p.length));
                         self.body = Some(Body::sieved(Source::plain(span), None));
                     }
-                    Found::Octets(source) => self.body = Some(Body::sieved(source, *partial)),
-                    Found::Nothing => {
+                    BinaryPart::Octets(source) => self.body = Some(Body::sieved(source, *partial)),
+                    BinaryPart::Nothing => {
                         let origin = partial.map(|partial| partial.offset);
                         writer.binary(out, part, origin, BodyAnswer::Nil);
                     }
-                    Found::Unknown => {}
+                    BinaryPart::Unknown => {}
                 }
             }
             (FetchItem::BinarySize { part }, Some(opened)) => match binary::find(opened, part) {
-                Found::Octets(source) if source.is_plain() => {
+                BinaryPart::Octets(source) if source.is_plain() => {
                     writer.binary_size(out, part, source.span.len);
                 }
-                Found::Octets(source) => self.body = Some(Body::sieved(source, None)),
-                Found::Nothing => writer.binary_size(out, part, 0),
-                Found::Unknown => {}
+                BinaryPart::Octets(source) => self.body = Some(Body::sieved(source, None)),
+                BinaryPart::Nothing => writer.binary_size(out, part, 0),
+                BinaryPart::Unknown => {}
             },
             (FetchItem::Preview { lazy }, Some(opened)) => match &opened.summary.preview {
                 // "A server MUST NOT return NIL to a FETCH PREVIEW request made without the LAZY modifier" (RFC 8970, 3.2).

@@ -275,7 +275,7 @@ impl Fetch {
                 "Some of the messages have been expunged",
             )
         } else {
-            Outcome::ok("That is all")
+            Outcome::ok("FETCH completed")
         }
     }
 

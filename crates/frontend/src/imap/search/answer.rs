@@ -13,7 +13,7 @@ use super::{
         ranges::{Cursor, Ranges},
         task::Outcome,
     },
-    find::Found,
+    find::Matches,
 };
 
 /// An answer that is being written.
@@ -47,7 +47,13 @@ impl Answer {
     }
 
     /// Writes what there is room for; says whether that was all.
-    pub(super) fn write(&mut self, cx: &mut Context, tag: &Tag, uid: bool, found: &Found) -> bool {
+    pub(super) fn write(
+        &mut self,
+        cx: &mut Context,
+        tag: &Tag,
+        uid: bool,
+        found: &Matches,
+    ) -> bool {
         let modseq = found.with_modseq;
         let begun = std::mem::replace(&mut self.begun, true);
         match self.returns {
@@ -115,7 +121,7 @@ impl Answer {
         cx: &mut Context,
         uid: bool,
         range: PartialRange,
-        found: &Found,
+        found: &Matches,
     ) -> bool {
         let partial = match self.partial.take() {
             Some(partial) => partial,
@@ -159,7 +165,7 @@ impl Answer {
     }
 }
 
-fn part_of(found: &Found, range: PartialRange) -> Ranges {
+fn part_of(found: &Matches, range: PartialRange) -> Ranges {
     let (from, to) = range.places(found.places.count());
     found.places.slice(from, to)
 }
@@ -175,7 +181,7 @@ fn head(
     uid: bool,
     modseq: Option<u64>,
     returns: SearchReturn,
-    found: &Found,
+    found: &Matches,
 ) {
     let view = cx.view();
     let number = |place: u32| if uid { view.uid(place) } else { place + 1 };
@@ -190,7 +196,7 @@ fn head(
 }
 
 /// The MODSEQ that goes with MIN or MAX alone is that of the message named (RFC 4731, 3.2).
-fn modseq_of(returns: SearchReturn, found: &Found) -> u64 {
+fn modseq_of(returns: SearchReturn, found: &Matches) -> u64 {
     let others = returns.all || returns.count || returns.partial.is_some();
     match (returns.min, returns.max, others) {
         (true, false, false) => found.first_modseq,
@@ -201,7 +207,11 @@ fn modseq_of(returns: SearchReturn, found: &Found) -> u64 {
 }
 
 /// Keeps the result as `$` (RFC 9051, 6.4.4.1, table 4; RFC 9394, 3.2, table 1).
-pub(super) fn save(cx: &mut Context, found: &Found, returns: SearchReturn) -> Result<(), Outcome> {
+pub(super) fn save(
+    cx: &mut Context,
+    found: &Matches,
+    returns: SearchReturn,
+) -> Result<(), Outcome> {
     let places = &found.places;
     let kept = if saves_all(returns) {
         places.clone()

@@ -21,7 +21,7 @@ use super::{
         task::{Outcome, Step, Wake},
     },
     message::{Message, Next},
-    program::{Facts, Known, Program, Summary},
+    program::{Facts, Program, Summary, SummaryKeys},
 };
 
 /// Work after which others have their chance: about a millisecond at most.
@@ -63,7 +63,7 @@ pub(super) struct Find {
     ahead: ReadAhead,
     /// What was found in the window: place and MODSEQ.
     hits: Vec<(u32, u64)>,
-    found: Found,
+    found: Matches,
     state: State,
 }
 
@@ -79,7 +79,7 @@ pub(super) enum Wanted {
 
 /// What was found.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct Matches {
     pub(super) places: Ranges,
     /// Greatest MODSEQ of all, of the first and of the last; meaningful if `with_modseq`.
     pub(super) modseq: u64,
@@ -94,7 +94,7 @@ pub(super) struct Found {
 /// How the search goes on.
 pub(super) enum Finding {
     Step(Step),
-    Done(Found),
+    Done(Matches),
     /// The service failed.
     Failed(Outcome),
 }
@@ -136,9 +136,9 @@ impl Find {
         }
         let bounds = program.bounds(cx.view().count());
         Ok(Find {
-            found: Found {
+            found: Matches {
                 with_modseq: program.with_modseq(),
-                ..Found::default()
+                ..Matches::default()
             },
             program,
             wanted: Wanted::All,
@@ -459,7 +459,7 @@ impl Find {
     }
 
     /// Tries the program on what a content row says, and its summary. `None`: it cannot be read.
-    fn look(&self, content: &Bytes, known: Known, place: u32, row: &Row) -> Option<Looked> {
+    fn look(&self, content: &Bytes, known: SummaryKeys, place: u32, row: &Row) -> Option<Looked> {
         let result = self.program.holds(&Facts {
             place,
             row: Some(row),

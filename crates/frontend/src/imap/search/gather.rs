@@ -1,6 +1,6 @@
 //! Goes through the messages found and shows what their rows, and if needed their content rows, say: what SORT and THREAD collect from.
 
-use whimbrel_mime::Glance;
+use whimbrel_mime::SortKeys;
 use whimbrel_service::{
     api::{CONTENTS_PER_CALL_MAX, Call, MailboxCall, ROWS_PER_CALL_MAX, Reply, Row},
     content::Content,
@@ -62,7 +62,7 @@ impl Gather {
         &mut self,
         cx: &mut Context,
         wake: Wake<'_>,
-        mut take: impl FnMut(u32, &Row, &Glance<'_>),
+        mut take: impl FnMut(u32, &Row, &SortKeys<'_>),
     ) -> Gathering {
         match wake {
             Wake::Go => self.next_chunk(cx),
@@ -76,7 +76,7 @@ impl Gather {
                         return Gathering::Failed(Outcome::bug());
                     };
                     if self.wants == Wants::Row {
-                        take(place, &row, &Glance::default());
+                        take(place, &row, &SortKeys::default());
                     } else {
                         self.rows.push((place, row));
                     }
@@ -92,7 +92,7 @@ impl Gather {
                     let references = self.wants == Wants::References;
                     let glance = content
                         .as_ref()
-                        .and_then(|content| Glance::new(&content.summary, references).ok());
+                        .and_then(|content| SortKeys::new(&content.summary, references).ok());
                     self.unread |= glance.is_none();
                     take(*place, row, &glance.unwrap_or_default());
                 }

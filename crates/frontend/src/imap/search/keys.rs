@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use whimbrel_imap::command::{SortCriterion, SortKey};
-use whimbrel_mime::{FirstAddress, Glance, collation, date, header, subject};
+use whimbrel_mime::{FirstAddress, SortKeys, collation, date, header, subject};
 use whimbrel_service::api::Row;
 
 /// Bytes of a text's key at most: people tell texts apart by less.
@@ -64,7 +64,7 @@ impl Keys {
 
     /// Adds a message. "If the associated RFC-822 header for a particular criterion is absent, it is treated as the empty string" (RFC 5256,
     /// 3), and so are all of a message whose content row cannot be read.
-    pub(super) fn push(&mut self, row: &Row, glance: &Glance<'_>) {
+    pub(super) fn push(&mut self, row: &Row, glance: &SortKeys<'_>) {
         for column in &mut self.columns {
             match &mut column.values {
                 Values::Numbers(numbers) => numbers.push(match column.key {
@@ -117,7 +117,7 @@ impl Keys {
 
 /// "If the sent date cannot be determined (a Date: header is missing or cannot be parsed), the INTERNALDATE for that message is used as
 /// the sent date" (RFC 5256, 2.2).
-pub(super) fn sent(row: &Row, glance: &Glance<'_>) -> i64 {
+pub(super) fn sent(row: &Row, glance: &SortKeys<'_>) -> i64 {
     let sent = glance.date.and_then(date::parse);
     sent.map_or(row.date.seconds, |date| date.utc_seconds)
 }

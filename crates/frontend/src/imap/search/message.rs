@@ -9,7 +9,7 @@ use whimbrel_service::api::{BlobName, Call, Row};
 
 use super::{
     super::blob::{Ahead, Opened, Reader},
-    program::{Facts, Known, Program},
+    program::{Facts, Program, SummaryKeys},
 };
 
 /// A message whose result is not yet known.
@@ -17,7 +17,7 @@ pub(super) struct Message {
     place: u32,
     row: Row,
     opened: Opened,
-    known: Known,
+    known: SummaryKeys,
     bodies: Vec<Option<bool>>,
     texts: Vec<Option<bool>>,
     stage: Stage,
@@ -43,7 +43,7 @@ pub(super) enum Next {
 }
 
 impl Message {
-    pub(super) fn new(place: u32, row: Row, opened: Opened, known: Known) -> Message {
+    pub(super) fn new(place: u32, row: Row, opened: Opened, known: SummaryKeys) -> Message {
         Message {
             place,
             row,

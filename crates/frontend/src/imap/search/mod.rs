@@ -22,7 +22,7 @@ use whimbrel_imap::{
 
 use self::{
     answer::Answer,
-    find::{Find, Finding, Found, Wanted},
+    find::{Find, Finding, Matches, Wanted},
 };
 use super::{
     context::Context,
@@ -39,7 +39,7 @@ pub(super) struct Search {
 
 enum State {
     Find(Box<Find>),
-    Answer(Found, Answer),
+    Answer(Matches, Answer),
 }
 
 impl Search {
@@ -68,7 +68,7 @@ impl Search {
         })
     }
 
-    fn answer(&mut self, cx: &mut Context, found: Found) -> Step {
+    fn answer(&mut self, cx: &mut Context, found: Matches) -> Step {
         if let Some(returns) = self.returns.filter(|returns| returns.save)
             && let Err(outcome) = answer::save(cx, &found, returns)
         {
@@ -106,11 +106,11 @@ fn wanted(returns: SearchReturn, with_modseq: bool) -> Wanted {
 }
 
 /// The end of an answer.
-fn done(found: &Found) -> Outcome {
+fn done(found: &Matches) -> Outcome {
     Outcome::ok(if found.unread {
-        "Done, but some messages could not be read"
+        "Completed, but some messages could not be read"
     } else {
-        "That is all"
+        "Completed"
     })
 }
 

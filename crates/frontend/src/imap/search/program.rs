@@ -44,7 +44,7 @@ pub(super) struct Program {
 }
 
 enum Node {
-    Known(bool),
+    SummaryKeys(bool),
     And(Vec<Node>),
     Or(Vec<Node>),
     Not(Box<Node>),
@@ -101,7 +101,7 @@ pub(super) struct Facts<'a> {
 
 /// What a summary tells.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct SummaryKeys {
     /// As in [`Facts`]; `None`: it was not asked.
     pub(super) sent: Option<Option<WireDate>>,
     /// Of each field key.
@@ -123,8 +123,8 @@ impl Summary {
     }
 
     /// What it tells; and what has looked through it, for the next one.
-    pub(super) fn finish(self) -> (Known, Option<Box<FieldSearcher>>) {
-        let mut known = Known {
+    pub(super) fn finish(self) -> (SummaryKeys, Option<Box<FieldSearcher>>) {
+        let mut known = SummaryKeys {
             sent: self.sent,
             fields: Vec::new(),
         };
@@ -169,7 +169,7 @@ impl Program {
         };
         let mut fields = Vec::new();
         let mut program = Program {
-            root: Node::Known(true),
+            root: Node::SummaryKeys(true),
             keys: 0,
             saved: None,
             fields: FieldKeys::new(&fields),
@@ -339,8 +339,8 @@ impl Program {
             K::Sequence(set) => Node::Places(view.places_clipped(&set, false)),
             K::Uid(set) => Node::Places(view.places_clipped(&set, true)),
             // No message is recent (RFC 9051, 2.3.2, took \Recent away).
-            K::All | K::Old => Node::Known(true),
-            K::New | K::Recent => Node::Known(false),
+            K::All | K::Old => Node::SummaryKeys(true),
+            K::New | K::Recent => Node::SummaryKeys(false),
             K::Answered => Node::Flag(Flag::Answered),
             K::Deleted => Node::Flag(Flag::Deleted),
             K::Draft => Node::Flag(Flag::Draft),
@@ -359,12 +359,14 @@ impl Program {
             K::On(date) => Node::Received(Compare::On, date),
             K::Since(date) => Node::Received(Compare::Since, date),
             // RFC 8514, 4.3: there is a save date in every mailbox.
-            K::SaveDateSupported => Node::Known(true),
+            K::SaveDateSupported => Node::SummaryKeys(true),
             K::SavedBefore(date) => Node::Saved(Compare::Before, date),
             K::SavedOn(date) => Node::Saved(Compare::On, date),
             K::SavedSince(date) => Node::Saved(Compare::Since, date),
-            K::EmailId(id) => objectid::origin_of(&id).map_or(Node::Known(false), Node::Origin),
-            K::ThreadId(_) => Node::Known(false),
+            K::EmailId(id) => {
+                objectid::origin_of(&id).map_or(Node::SummaryKeys(false), Node::Origin)
+            }
+            K::ThreadId(_) => Node::SummaryKeys(false),
             K::SentBefore(date) => self.sent(Compare::Before, date),
             K::SentOn(date) => self.sent(Compare::On, date),
             K::SentSince(date) => self.sent(Compare::Since, date),
@@ -412,7 +414,7 @@ impl Program {
 }
 
 fn keyword_node(keyword: &str) -> Node {
-    Keyword::new(keyword).map_or(Node::Known(false), Node::Keyword)
+    Keyword::new(keyword).map_or(Node::SummaryKeys(false), Node::Keyword)
 }
 
 fn needle(text: &[u8], charset: Option<Charset>) -> Result<Needle, Outcome> {
@@ -449,7 +451,7 @@ impl Node {
             }
             Node::Not(node) => node.believe(modseqs),
             Node::ModSeq(modseq) if modseqs.binary_search(modseq).is_err() => {
-                *self = Node::Known(true);
+                *self = Node::SummaryKeys(true);
             }
             _ => {}
         }
@@ -459,7 +461,7 @@ impl Node {
     /// `saved`: whether the message is one of `$`.
     fn holds(&self, facts: &Facts<'_>, saved: bool) -> Option<bool> {
         match self {
-            Node::Known(known) => Some(*known),
+            Node::SummaryKeys(known) => Some(*known),
             Node::And(nodes) => all(nodes.iter().map(|node| node.holds(facts, saved))),
             Node::Or(nodes) => all(nodes
                 .iter()

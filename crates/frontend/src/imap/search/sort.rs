@@ -19,7 +19,7 @@ use super::{
         task::{Outcome, Step, Task, Wake},
     },
     answer, done,
-    find::{Find, Finding, Found},
+    find::{Find, Finding, Matches},
     forget,
     gather::{Gather, Gathering, Wants},
     keys::Keys,
@@ -32,7 +32,7 @@ pub(in super::super) struct Sort {
     uid: bool,
     returns: Option<SearchReturn>,
     criteria: Vec<SortCriterion>,
-    found: Found,
+    found: Matches,
     /// Where the messages stand that were gathered, and their MODSEQs if these are told.
     places: Vec<u32>,
     modseqs: Vec<u64>,
@@ -75,7 +75,7 @@ impl Sort {
             uid: arguments.uid,
             returns,
             criteria: arguments.criteria,
-            found: Found::default(),
+            found: Matches::default(),
             places: Vec::new(),
             modseqs: Vec::new(),
             state: State::Find(Box::new(find)),
@@ -87,7 +87,7 @@ impl Sort {
         self.returns.is_none_or(is_ordered) && !self.found.places.is_empty()
     }
 
-    fn take_found(&mut self, cx: &mut Context, found: Found) -> Step {
+    fn take_found(&mut self, cx: &mut Context, found: Matches) -> Step {
         self.found = found;
         if !self.needs_order() {
             return self.answer(cx);
@@ -292,7 +292,7 @@ pub(super) fn too_many() -> Outcome {
 struct Head<'a> {
     returns: SearchReturn,
     uid: bool,
-    found: &'a Found,
+    found: &'a Matches,
     places: &'a [u32],
     modseqs: &'a [u64],
 }

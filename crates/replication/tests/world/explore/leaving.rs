@@ -2,7 +2,7 @@
 //! otherwise whenever there is a stream.
 
 use whimbrel_replication::{
-    holders::{Holders, Phase, Standing},
+    holders::{HolderState, Holders, Phase},
     partition::{Input, Taking},
 };
 
@@ -10,7 +10,7 @@ use super::space::{Space, Step};
 use crate::world::node::PARTITION;
 
 impl Space<'_> {
-    fn standing(&self, at: usize, of: usize) -> Standing {
+    fn standing(&self, at: usize, of: usize) -> HolderState {
         self.sites[at].holders.standing(self.id(of), PARTITION)
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::members::{Ends, ends_in};
 use whimbrel_replication::partition::Input;
-use whimbrel_replication::roster::{Heard, Holdings, Roster};
+use whimbrel_replication::roster::{Holdings, MergeOutcome, Roster};
 
 use super::{
     Bounds,
@@ -76,7 +76,7 @@ impl Space<'_> {
         }
         let mut roster = (**ours).clone();
         let heard = roster.hear(self.id(from), theirs);
-        matches!(heard, Ok(Heard::Taken { new: true })).then_some(roster)
+        matches!(heard, Ok(MergeOutcome::Taken { new: true })).then_some(roster)
     }
 
     /// A node is shown what another one knew.

@@ -15,10 +15,11 @@ use crate::{
     cluster::{LogLine, NodeLine, PartitionLine, Status, files::Files},
     config::Config,
     node::DataDir,
+    transfer::counted,
 };
 
 /// What stands above the members where only the files could be asked.
-const OFFLINE: &str = "no server runs here: this is what its files say of the members\n";
+const OFFLINE: &str = "no server runs here: these are the members that its files list\n";
 
 /// For a server that runs. One that does not answer in this time is stopped, or hangs.
 const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -83,7 +84,9 @@ pub(super) fn others_than(status: &Status, node: Option<&str>) -> u64 {
 
 fn offline(config: &Config) -> Result<Status, Failure> {
     let files = Files::of(&config.server.data_dir);
-    let kept = files.open()?.ok_or("this node belongs to no cluster")?;
+    let kept = files
+        .open()?
+        .ok_or("this node is not a member of a cluster")?;
     let me = DataDir::read(&config.server.data_dir)?.incarnation;
     Ok(Status::of(
         kept.credentials.cluster(),
@@ -96,7 +99,7 @@ fn offline(config: &Config) -> Result<Status, Failure> {
 fn shown(status: &Status) -> String {
     let mut out = format!("cluster {}\n", status.cluster);
     for node in &status.nodes {
-        out.push_str(&line(node));
+        out.push_str(&line(node, status.here.is_some()));
     }
     out.push_str(&slots(status));
     if let Some(clock) = &status.clock {
@@ -104,17 +107,18 @@ fn shown(status: &Status) -> String {
     }
     if let Some(here) = &status.here {
         out.push_str(&format!(
-            "here: {} operations in {} partitions, {} applied, {} stable; {} bodies missing, {} accounts stalled, {} claims made again\n",
-            here.operations,
-            here.partitions,
+            "here: {} in {}, {} applied, {} stable; {} missing, {} stalled, {} reassigned\n",
+            counted(here.operations, "operation"),
+            counted(here.partitions, "partition"),
             here.applied,
             here.stable,
-            here.bodies_missing,
-            here.accounts_stalled,
-            here.claims_again
+            counted(here.bodies_missing, "blob"),
+            counted(here.accounts_stalled, "account"),
+            counted(here.claims_again, "UID")
         ));
         if here.opening > 0 {
-            out.push_str(&format!("{} partitions are being opened\n", here.opening));
+            let opening = counted(here.opening, "partition");
+            out.push_str(&format!("{opening} being opened\n"));
         }
     }
     for partition in &status.partitions {
@@ -125,11 +129,14 @@ fn shown(status: &Status) -> String {
 
 fn partition_line(status: &Status, line: &PartitionLine) -> String {
     if !line.open {
-        return format!("{:3}  is being opened\n", line.partition);
+        return format!("{:3}  being opened\n", line.partition);
     }
     let mut out = format!(
-        "{:3}  {} operations, {} applied, {} stable",
-        line.partition, line.operations, line.applied, line.stable
+        "{:3}  {}, {} applied, {} stable",
+        line.partition,
+        counted(line.operations, "operation"),
+        line.applied,
+        line.stable
     );
     out.push_str(&standing(status, line));
     for (incarnation, lacks) in &line.lacks {
@@ -143,15 +150,17 @@ fn partition_line(status: &Status, line: &PartitionLine) -> String {
         }
     }
     if line.young {
-        out.push_str("; new here, and not whole");
+        out.push_str("; syncing");
     }
     if line.claims_again > 0 {
-        out.push_str(&format!("; {} claims made again", line.claims_again));
+        let reassigned = counted(line.claims_again, "UID");
+        out.push_str(&format!("; {reassigned} reassigned"));
     }
     if line.bodies_missing + line.accounts_stalled > 0 {
         out.push_str(&format!(
-            "; {} bodies missing, {} accounts stalled",
-            line.bodies_missing, line.accounts_stalled
+            "; {} missing, {} stalled",
+            counted(line.bodies_missing, "blob"),
+            counted(line.accounts_stalled, "account")
         ));
     }
     let logs: Vec<String> = line.logs.iter().map(|log| log_of(status, log)).collect();
@@ -254,21 +263,23 @@ fn clock_of(node: &NodeLine) -> String {
     }
 }
 
-fn line(node: &NodeLine) -> String {
+/// `runs`: the server that was asked runs.
+fn line(node: &NodeLine, runs: bool) -> String {
     let place = match (&node.region, &node.address) {
         _ if node.closed => "removed, its slot is free".to_owned(),
-        _ if node.removed => "removed, what it wrote is being gathered".to_owned(),
+        _ if node.removed => "removed, its operations are being collected".to_owned(),
         (Some(region), Some(address)) => {
             let role = node.role.as_deref().unwrap_or("worker");
             format!("{region}  {role}  {address}")
         }
-        _ => "not here any more, or not heard yet".to_owned(),
+        _ if node.this && !runs => "stopped".to_owned(),
+        _ => "an earlier incarnation, or no address known yet".to_owned(),
     };
     let link = match (node.this, node.linked, node.round_trip_micros) {
         (true, ..) if node.drained => "this node, drained".to_owned(),
         (true, ..) => "this node".to_owned(),
         (_, false, _) => match node.seconds {
-            Some(seconds) => format!("no link for {seconds} s"),
+            Some(seconds) => format!("unreachable for {seconds} s"),
             None => "no link".to_owned(),
         },
         (_, true, None) => "linked".to_owned(),
@@ -286,16 +297,18 @@ fn line(node: &NodeLine) -> String {
     let lag = match (node.lacks, node.has_more) {
         _ if node.this || node.closed => String::new(),
         (Some(lacks), Some(more)) if lacks + more > 0 => format!(
-            "  lacks {lacks} operations ({}), has {more} more, {} bytes queued",
+            "  lacks {} ({}), this node lacks {more}, {} bytes queued",
+            counted(lacks, "operation"),
             size_of(node.lacks_bytes, node.lacks_seconds, node.lacks_at_least),
             node.queued_bytes
         ),
-        (Some(_), _) => "  level".to_owned(),
+        (Some(_), _) if node.linked => "  in sync".to_owned(),
+        (Some(_), _) => "  in sync when last heard".to_owned(),
         (None, _) => String::new(),
     };
     let young = match node.young {
         0 => String::new(),
-        partitions => format!("  new, and not whole in {partitions} partitions"),
+        partitions => format!("  syncing {}", counted(partitions, "partition")),
     };
     let holds = match (node.holds, node.leaves) {
         _ if node.closed || node.removed => String::new(),
@@ -409,18 +422,21 @@ mod tests {
         let check = |change: fn(&mut NodeLine), expected: &str| {
             let mut node = node("b", "0b");
             change(&mut node);
-            assert_eq!(line(&node), format!("b  0b  slot 3  {expected}\n"));
+            assert_eq!(line(&node, true), format!("b  0b  slot 3  {expected}\n"));
         };
         let linked = "linked for 3600 s  41.210 ms  clock -0.012 s  10 bytes in  20 bytes out";
-        check(|_| {}, &format!("eu  worker  host:10700  {linked}  level"));
+        check(
+            |_| {},
+            &format!("eu  worker  host:10700  {linked}  in sync"),
+        );
         check(
             |node| node.role = Some("storage".into()),
-            &format!("eu  storage  host:10700  {linked}  level"),
+            &format!("eu  storage  host:10700  {linked}  in sync"),
         );
         // As nodes told it before there were roles.
         check(
             |node| node.role = None,
-            &format!("eu  worker  host:10700  {linked}  level"),
+            &format!("eu  worker  host:10700  {linked}  in sync"),
         );
         check(
             |node| {
@@ -428,7 +444,7 @@ mod tests {
                 node.queued_bytes = 700;
             },
             &format!(
-                "eu  worker  host:10700  {linked}  lacks 12 operations (3140 bytes, for 2 s), has 0 more, 700 bytes queued"
+                "eu  worker  host:10700  {linked}  lacks 12 operations (3140 bytes, for 2 s), this node lacks 0, 700 bytes queued"
             ),
         );
         // Of some of it nothing is known, or of all.
@@ -438,24 +454,24 @@ mod tests {
                 node.lacks_at_least = true;
             },
             &format!(
-                "eu  worker  host:10700  {linked}  lacks 12 operations (at least 3140 bytes, for at least 2 s), has 0 more, 0 bytes queued"
+                "eu  worker  host:10700  {linked}  lacks 12 operations (at least 3140 bytes, for at least 2 s), this node lacks 0, 0 bytes queued"
             ),
         );
         check(
             |node| (node.lacks, node.lacks_at_least) = (Some(12), true),
             &format!(
-                "eu  worker  host:10700  {linked}  lacks 12 operations (size not known, for at least 0 s), has 0 more, 0 bytes queued"
+                "eu  worker  host:10700  {linked}  lacks 12 operations (size not known, for at least 0 s), this node lacks 0, 0 bytes queued"
             ),
         );
         check(
             |node| node.has_more = Some(4),
             &format!(
-                "eu  worker  host:10700  {linked}  lacks 0 operations (0 bytes, for 0 s), has 4 more, 0 bytes queued"
+                "eu  worker  host:10700  {linked}  lacks 0 operations (0 bytes, for 0 s), this node lacks 4, 0 bytes queued"
             ),
         );
         check(
             |node| (node.linked, node.lacks, node.seconds) = (false, Some(1), Some(12)),
-            "eu  worker  host:10700  no link for 12 s  lacks 1 operations (0 bytes, for 0 s), has 0 more, 0 bytes queued",
+            "eu  worker  host:10700  unreachable for 12 s  lacks 1 operation (0 bytes, for 0 s), this node lacks 0, 0 bytes queued",
         );
         // Nothing is known of it.
         check(
@@ -464,17 +480,17 @@ mod tests {
         );
         check(
             |node| (node.this, node.drained, node.young) = (true, true, 40),
-            "eu  worker  host:10700  this node, drained  new, and not whole in 40 partitions",
+            "eu  worker  host:10700  this node, drained  syncing 40 partitions",
         );
         check(
             |node| (node.holds, node.leaves) = (128, 3),
             &format!(
-                "eu  worker  host:10700  {linked}  holds 128 of 256 partitions, leaves 3  level"
+                "eu  worker  host:10700  {linked}  holds 128 of 256 partitions, leaves 3  in sync"
             ),
         );
         check(
             |node| (node.removed, node.linked) = (true, false),
-            "removed, what it wrote is being gathered  no link for 3600 s  level",
+            "removed, its operations are being collected  unreachable for 3600 s  in sync when last heard",
         );
         check(
             |node| (node.closed, node.linked, node.seconds) = (true, false, None),
@@ -569,18 +585,20 @@ mod tests {
         let (short, long) = (told(false), told(true));
         assert_eq!(offline, format!("{OFFLINE}{short}"));
         let rest = long.strip_prefix(&short).expect("the same, and more");
-        let nodes = status().nodes.iter().map(line).collect::<String>();
+        let nodes = status();
+        let nodes = nodes.nodes.iter().map(|node| line(node, true));
+        let nodes = nodes.collect::<String>();
         let rest_of_short = short.strip_prefix(&format!("cluster 07\n{nodes}"));
         assert_eq!(
             rest_of_short.unwrap(),
             "the clock is an hour ahead: this node writes nothing\n\
-             here: 17 operations in 2 partitions, 14 applied, 9 stable; 1 bodies missing, 0 accounts stalled, 2 claims made again\n\
-             1 partitions are being opened\n"
+             here: 17 operations in 2 partitions, 14 applied, 9 stable; 1 blob missing, 0 accounts stalled, 2 UIDs reassigned\n\
+             1 partition being opened\n"
         );
         assert_eq!(
             rest,
             "  7  17 operations, 14 applied, 9 stable; held by a; b leaves; served by a; a lacks 5 (size not known, for at least 3 s); \
-             b lacks 5 (700 bytes, for 3 s); 2 claims made again; 1 bodies missing, 0 accounts stalled; logs: a 10, b (0b) 7 (4 applied), b (0c) 2, 0d 1\n  8  is being opened\n"
+             b lacks 5 (700 bytes, for 3 s); 2 UIDs reassigned; 1 blob missing, 0 accounts stalled; logs: a 10, b (0b) 7 (4 applied), b (0c) 2, 0d 1\n  8  being opened\n"
         );
     }
 

@@ -22,7 +22,7 @@ use super::{
         source_id,
         target::{Offer, Target},
     },
-    DEPTH_MAX, Found, TOO_DEEP,
+    DEPTH_MAX, SourceTree, TOO_DEEP,
     entries::{
         Entries, Entry, Kind, is_directory, label, lines_of_text, long_list, modified, open_file,
         short_list,
@@ -46,7 +46,7 @@ pub(super) fn has_parts(path: &Path) -> bool {
 
 /// Finds all folders, and tells of what is neither a folder nor in one.
 pub(super) fn walk(root: &Path, report: &mut Report) -> Result<Vec<Folder>, Failure> {
-    let mut found = Found::new(report);
+    let mut found = SourceTree::new(report);
     let entries = Entries::of(root).map_err(|error| failed(root, &error))?;
     let inbox = ["INBOX".to_owned()];
     let is_folder = has_parts(root);
@@ -89,7 +89,7 @@ struct Directory {
     index: Option<&'static str>,
 }
 
-impl Found<'_> {
+impl SourceTree<'_> {
     /// Whether there is a folder among them.
     fn entries(&mut self, mut entries: Entries, directory: &Directory) -> bool {
         let mut any = false;

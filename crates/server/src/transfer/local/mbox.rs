@@ -17,7 +17,7 @@ use super::{
         counted, source_id,
         target::{Offer, Target},
     },
-    DEPTH_MAX, Found, TOO_DEEP,
+    DEPTH_MAX, SourceTree, TOO_DEEP,
     entries::{Entries, Entry, Kind, label, modified, open_file},
     failed, joined,
 };
@@ -32,7 +32,7 @@ const NOT_MBOX: &str = "it is not an mbox file";
 
 /// The only folder of a source that is a file.
 pub(super) fn one_file(path: &Path, report: &mut Report) -> Vec<Folder> {
-    let mut found = Found::new(report);
+    let mut found = SourceTree::new(report);
     let name = found.text(path);
     let level = name.strip_suffix(".mbox").unwrap_or(&name);
     let above = path.parent().and_then(Path::file_name).unwrap_or_default();
@@ -45,7 +45,7 @@ pub(super) fn one_file(path: &Path, report: &mut Report) -> Vec<Folder> {
 
 /// Finds all folders, and tells of what is none.
 pub(super) fn walk(root: &Path, report: &mut Report) -> Result<Vec<Folder>, Failure> {
-    let mut found = Found::new(report);
+    let mut found = SourceTree::new(report);
     let entries = Entries::of(root).map_err(|error| failed(root, &error))?;
     let name = root.file_name().unwrap_or_default().to_string_lossy();
     let directory = Directory {
@@ -75,7 +75,7 @@ struct Directory {
     index: Option<&'static str>,
 }
 
-impl Found<'_> {
+impl SourceTree<'_> {
     /// Whether there is an mbox among the entries.
     fn tree(&mut self, mut entries: Entries, directory: &Directory) -> bool {
         let mut any = false;

@@ -152,15 +152,15 @@ fn subscribe(found: &mut Vec<Folder>, subscribed: &[Vec<Vec<String>>]) {
 }
 
 /// What a walk has found.
-struct Found<'a> {
+struct SourceTree<'a> {
     report: &'a mut Report,
     folders: Vec<Folder>,
     keys: BTreeSet<Vec<String>>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> SourceTree<'a> {
     fn new(report: &'a mut Report) -> Self {
-        Found {
+        SourceTree {
             report,
             folders: Vec::new(),
             keys: BTreeSet::new(),

@@ -57,10 +57,10 @@ fn part(data: Option<&[u8]>) -> Vec<u8> {
 fn large(said: usize, answers: Vec<Vec<u8>>) -> (Option<u64>, Vec<usize>) {
     let count = answers.len();
     let (given, asked) = with(&[], answers, async |connection| {
-        let found = Found {
+        let found = MessageInfo {
             uid: 5,
             bytes: said as u64,
-            ..Found::default()
+            ..MessageInfo::default()
         };
         connection.large(&found, u64::MAX).await.unwrap()
     });
@@ -116,10 +116,10 @@ fn a_large_message_in_very_small_parts() {
     let give = |bytes: usize, parts: u64| {
         let answers = (0..parts).map(|_| part(Some(&vec![b'x'; bytes])));
         let (given, asked) = with(&[], answers.collect(), async |connection| {
-            let found = Found {
+            let found = MessageInfo {
                 uid: 5,
                 bytes: bytes as u64 * parts,
-                ..Found::default()
+                ..MessageInfo::default()
             };
             connection.large(&found, u64::MAX).await.unwrap()
         });

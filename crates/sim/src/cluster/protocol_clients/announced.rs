@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use whimbrel_service::api::AccountId;
 
 use super::cache::Place;
-use crate::checkers::rising::Rising;
+use crate::checkers::monotonic::Monotonic;
 
 /// What was told.
 #[derive(Default)]
@@ -13,9 +13,9 @@ pub(super) struct Told {
     /// U1 over all nodes and names: what a UID means, its size and, if it was told, its EMAILID. By account and UIDVALIDITY.
     messages: BTreeMap<(AccountId, u32, u32), (u64, Option<String>)>,
     /// U4: UIDNEXT of a name, at one node. A UID that was given is below it.
-    pub(super) next: Rising<(Place, AccountId, String)>,
+    pub(super) next: Monotonic<(Place, AccountId, String)>,
     /// HIGHESTMODSEQ of a mailbox (by MAILBOXID) at one node. No MODSEQ of a message in it is greater.
-    pub(super) modseq: Rising<(Place, AccountId, String)>,
+    pub(super) modseq: Monotonic<(Place, AccountId, String)>,
     validity: BTreeMap<AccountId, u32>,
 }
 

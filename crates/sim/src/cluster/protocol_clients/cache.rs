@@ -23,7 +23,7 @@ pub(super) fn folded(flag: &str) -> String {
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct CachedMessage {
     pub(super) flags: Flags,
     /// As told last; 0: never.
     pub(super) modseq: u64,
@@ -45,7 +45,7 @@ pub(super) struct Cache {
     pub(super) uid_next: u32,
     /// All up to it is known, as far as `place` is concerned; 0: none was told.
     pub(super) modseq: u64,
-    pub(super) messages: BTreeMap<u32, Known>,
+    pub(super) messages: BTreeMap<u32, CachedMessage>,
     /// UIDs that had left INBOX where the client was. A node that has not heard of that still shows them.
     pub(super) left: BTreeSet<u32>,
 }
@@ -396,7 +396,7 @@ impl View {
                 self.overlooked.push((uid, size));
             }
         }
-        let known = Known {
+        let known = CachedMessage {
             flags: flags.clone(),
             modseq: told.modseq.unwrap_or(0),
             place: self.cache.place,

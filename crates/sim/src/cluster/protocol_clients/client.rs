@@ -1,6 +1,6 @@
 //! A strict IMAP client: one command at a time, by bytes, and what it is answered is held against what it knows.
 //!
-//! Reading order: [`Mind`], `connected` to `answered` (what it is told), then [`super::wishes`] (what it asks).
+//! Reading order: [`Mind`], `connected` to `answered` (what it is told), then [`super::workload`] (what it asks).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ use whimbrel_imap::{
 use whimbrel_service::api::AccountId;
 
 use super::{
-    super::bodies::text,
+    super::blobs::text,
+    announced::Told,
     cache::{self, Cache, Place, Resync, View},
-    told::Told,
 };
 use whimbrel_testkit::Rng;
 
@@ -605,9 +605,9 @@ impl Mind {
                 h.effects.push(Effect::Overlooked(overlooked));
             }
             h.effects.push(Effect::Note(match view.resync {
-                Resync::None => "door: mailbox read",
-                Resync::Flags => "door: flags resynchronised",
-                Resync::All => "door: mailbox resynchronised",
+                Resync::None => "protocol_client: mailbox read",
+                Resync::Flags => "protocol_client: flags resynchronised",
+                Resync::All => "protocol_client: mailbox resynchronised",
             }));
         }
         Ok(())
@@ -637,7 +637,7 @@ impl Mind {
             if unchanged_since.is_none() || !modified.is_subset(uids) {
                 return Err(format!("MODIFIED {modified:?} of {doing:?}"));
             }
-            h.effects.push(Effect::Note("door: MODIFIED"));
+            h.effects.push(Effect::Note("protocol_client: MODIFIED"));
         }
         let Some(view) = &mut self.view else {
             return Ok(());

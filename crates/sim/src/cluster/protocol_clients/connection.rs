@@ -17,7 +17,7 @@ use super::{
 
 /// One connection. Its number is never used again.
 pub(in super::super) struct Connection {
-    pub(super) door: usize,
+    pub(super) protocol_client: usize,
     /// Where the session is.
     pub(super) node: usize,
     /// The node that the client has connected to, if that is another one.
@@ -63,14 +63,14 @@ enum What {
 
 impl Connection {
     pub(super) fn new(
-        door: usize,
+        protocol_client: usize,
         node: usize,
         session: Box<dyn Session>,
         id: SessionId,
         latency_micros: u64,
     ) -> Connection {
         Connection {
-            door,
+            protocol_client,
             node,
             via: None,
             relays: false,
@@ -97,14 +97,14 @@ impl Connection {
 
 impl World {
     /// Bytes are on their way to the client, in their order.
-    pub(super) fn door_sends_back(
+    pub(super) fn protocol_client_sends_back(
         &mut self,
         number: u64,
         connection: &mut Connection,
         bytes: Vec<u8>,
     ) {
         let latency = connection.latency_micros;
-        let latency = self.doors.rng.between(latency / 4, latency);
+        let latency = self.protocol_clients.rng.between(latency / 4, latency);
         connection.back_at = (self.now + latency).max(connection.back_at + 1);
         let at = connection.back_at;
         self.network
@@ -112,19 +112,19 @@ impl World {
     }
 
     /// The client has sent these, which come in pieces.
-    pub(super) fn door_sends(&mut self, number: u64, bytes: &[u8]) {
+    pub(super) fn protocol_client_sends(&mut self, number: u64, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let len = match self.doors.rng.one_in(3) {
-                true => self.doors.rng.between(1, rest.len() as u64),
+            let len = match self.protocol_clients.rng.one_in(3) {
+                true => self.protocol_clients.rng.between(1, rest.len() as u64),
                 false => rest.len() as u64,
             };
             let (piece, more) = rest.split_at(usize::try_from(len).unwrap_or(rest.len()));
-            let Some(connection) = self.doors.connections.get_mut(&number) else {
+            let Some(connection) = self.protocol_clients.connections.get_mut(&number) else {
                 return;
             };
             let latency = connection.latency_micros;
-            let latency = self.doors.rng.between(latency / 4, latency);
+            let latency = self.protocol_clients.rng.between(latency / 4, latency);
             connection.there_at = (self.now + latency).max(connection.there_at + 1);
             let at = connection.there_at;
             let there = Happening::There(number, piece.to_vec());
@@ -139,36 +139,40 @@ impl World {
         number: u64,
         what: impl FnOnce(&mut World, &mut Connection) -> Result<(), String>,
     ) -> Result<(), String> {
-        let Some(mut connection) = self.doors.connections.remove(&number) else {
+        let Some(mut connection) = self.protocol_clients.connections.remove(&number) else {
             return Ok(());
         };
         self.bring(connection.node);
         what(self, &mut connection)?;
-        if self.door_goes_on(number, &mut connection)? {
+        if self.protocol_client_goes_on(number, &mut connection)? {
             let at = connection.back_at.max(self.now) + connection.latency_micros;
             self.network.at(at, super::event(Happening::Ended(number)));
-            self.door_hangs_up(connection);
+            self.protocol_client_hangs_up(connection);
         } else {
-            self.doors.connections.insert(number, connection);
+            self.protocol_clients.connections.insert(number, connection);
         }
         Ok(())
     }
 
-    pub(super) fn door_arrived(&mut self, number: u64, bytes: Vec<u8>) -> Result<(), String> {
+    pub(super) fn protocol_client_arrived(
+        &mut self,
+        number: u64,
+        bytes: Vec<u8>,
+    ) -> Result<(), String> {
         self.with_session(number, |_, connection| {
             connection.inbox.push_back(bytes);
             Ok(())
         })
     }
 
-    pub(super) fn door_closed(&mut self, number: u64) -> Result<(), String> {
+    pub(super) fn protocol_client_closed(&mut self, number: u64) -> Result<(), String> {
         self.with_session(number, |_, connection| {
             connection.at_end = true;
             Ok(())
         })
     }
 
-    pub(super) fn door_rings(&mut self, number: u64) -> Result<(), String> {
+    pub(super) fn protocol_client_rings(&mut self, number: u64) -> Result<(), String> {
         self.with_session(number, |world, connection| {
             connection.timer = None;
             let now = world.members[connection.node].node.now();
@@ -181,12 +185,12 @@ impl World {
     }
 
     /// A node tells a session that something has changed; whether there is such a session.
-    pub(in super::super) fn door_notified(
+    pub(in super::super) fn protocol_client_notified(
         &mut self,
         session: SessionId,
         event: Event,
     ) -> Result<(), String> {
-        let all = self.doors.connections.iter();
+        let all = self.protocol_clients.connections.iter();
         let mut of = all.filter(|(_, connection)| connection.id == session);
         let Some(number) = of.next().map(|(number, _)| *number) else {
             return Ok(());
@@ -199,19 +203,19 @@ impl World {
     }
 
     /// A node has answered a session.
-    pub(in super::super) fn door_answered(
+    pub(in super::super) fn protocol_client_answered(
         &mut self,
         request: RequestId,
         reply: Reply,
     ) -> Result<(), String> {
-        let Some(number) = self.doors.calls.remove(&request) else {
+        let Some(number) = self.protocol_clients.calls.remove(&request) else {
             return Ok(());
         };
         self.with_session(number, |world, connection| {
             let Some(asked) = connection.call.take_if(|asked| asked.request == request) else {
                 return Ok(());
             };
-            world.door_heard(connection, &asked, &reply)?;
+            world.protocol_client_heard(connection, &asked, &reply)?;
             let now = world.members[connection.node].node.now();
             if connection.relays && matches!(reply, Reply::Authenticated { .. }) {
                 connection.session.relay();
@@ -222,16 +226,22 @@ impl World {
     }
 
     /// Carries out what a session wants; `true`: it wants to close.
-    fn door_goes_on(&mut self, number: u64, connection: &mut Connection) -> Result<bool, String> {
+    fn protocol_client_goes_on(
+        &mut self,
+        number: u64,
+        connection: &mut Connection,
+    ) -> Result<bool, String> {
         loop {
             let now = self.members[connection.node].node.now();
             match connection.session.poll(now) {
-                Some(Action::Send(bytes)) => self.door_sends_back(number, connection, bytes),
-                Some(Action::Call(call)) => self.door_calls(number, connection, call)?,
+                Some(Action::Send(bytes)) => {
+                    self.protocol_client_sends_back(number, connection, bytes)
+                }
+                Some(Action::Call(call)) => self.protocol_client_calls(number, connection, call)?,
                 Some(Action::Yield | Action::LoggedOut | Action::Note(_)) => {}
                 Some(Action::Close) => return Ok(true),
                 Some(Action::HandOver(handover)) => {
-                    return Ok(!self.door_hands_over(number, connection, *handover));
+                    return Ok(!self.protocol_client_hands_over(number, connection, *handover));
                 }
                 Some(other) => return Err(format!("a session wants {other:?}")),
                 None if connection.call.is_none() && connection.session.wants_input() => {
@@ -258,7 +268,7 @@ impl World {
         Ok(false)
     }
 
-    fn door_calls(
+    fn protocol_client_calls(
         &mut self,
         number: u64,
         connection: &mut Connection,
@@ -291,7 +301,7 @@ impl World {
         if let Call::BlobAbort { upload } = &call {
             connection.uploads.remove(upload);
         }
-        self.doors.calls.insert(request, number);
+        self.protocol_clients.calls.insert(request, number);
         connection.call = Some(Asked {
             request,
             at: self.now,
@@ -303,13 +313,16 @@ impl World {
     }
 
     /// What clients of the service are told is held against what they know, whoever they are.
-    fn door_heard(
+    fn protocol_client_heard(
         &mut self,
         connection: &mut Connection,
         asked: &Asked,
         reply: &Reply,
     ) -> Result<(), String> {
-        let (node, account) = (connection.node, self.doors.doors[connection.door].account);
+        let (node, account) = (
+            connection.node,
+            self.protocol_clients.protocol_clients[connection.protocol_client].account,
+        );
         self.removals.refused(asked.request, reply);
         let writes = asked.writes && !matches!(reply, Reply::Failed(_));
         if writes && self.must_refuse(node, asked.at) {
@@ -321,7 +334,9 @@ impl World {
             (_, Reply::Upload(upload)) => _ = connection.uploads.insert(*upload),
             (What::Append, Reply::Appended { .. }) => connection.uploads.clear(),
             (What::Append, Reply::Failed(Failure::NotConfirmed)) => {
-                if let Some(body) = self.doors.doors[connection.door].sends {
+                if let Some(body) =
+                    self.protocol_clients.protocol_clients[connection.protocol_client].sends
+                {
                     self.note("cluster: not confirmed");
                     self.kept.refused(body);
                 }
@@ -341,7 +356,7 @@ impl World {
                 connection.watches = Some((name.clone(), uids));
             }
             (What::Changes, Reply::Changes(changes)) => {
-                self.door_rows(node, account, &changes.changed)?;
+                self.protocol_client_rows(node, account, &changes.changed)?;
                 let Some((name, uids)) = &mut connection.watches else {
                     return Ok(());
                 };
@@ -357,20 +372,25 @@ impl World {
                 }
             }
             (_, Reply::Rows(rows)) => {
-                self.door_rows(node, account, rows)?;
+                self.protocol_client_rows(node, account, rows)?;
                 for row in rows {
                     self.holds(node, account, row)?;
                 }
             }
             (_, Reply::Stored { rows, .. } | Reply::Flagged { rows, .. }) => {
-                self.door_rows(node, account, rows)?;
+                self.protocol_client_rows(node, account, rows)?;
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn door_rows(&mut self, node: usize, account: AccountId, rows: &[Row]) -> Result<(), String> {
+    fn protocol_client_rows(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        rows: &[Row],
+    ) -> Result<(), String> {
         for row in rows {
             self.row_seen(account, row)
                 .map_err(|cause| format!("{cause}, at {node}"))?;
@@ -380,7 +400,7 @@ impl World {
     }
 
     /// A session has ended: its owner and its uploads are let go.
-    pub(super) fn door_hangs_up(&mut self, connection: Connection) {
+    pub(super) fn protocol_client_hangs_up(&mut self, connection: Connection) {
         let Connection {
             node,
             id,
@@ -397,13 +417,13 @@ impl World {
         );
         if let Some(asked) = call {
             // Whatever is answered, nobody listens.
-            self.doors.calls.insert(asked.request, 0);
+            self.protocol_clients.calls.insert(asked.request, 0);
         }
         self.members[node].node.hangup(id);
         // What a commit under way may name stays.
         for upload in uploads.into_iter().filter(|_| !names) {
             let request = self.request();
-            self.doors.calls.insert(request, 0);
+            self.protocol_clients.calls.insert(request, 0);
             self.members[node]
                 .node
                 .call(request, Call::BlobAbort { upload });
@@ -411,23 +431,23 @@ impl World {
     }
 
     /// Connections to a node end with it; what it has sent may arrive still.
-    pub(in super::super) fn lose_doors_of(&mut self, node: usize) {
-        let all = self.doors.connections.iter();
+    pub(in super::super) fn lose_protocol_clients_of(&mut self, node: usize) {
+        let all = self.protocol_clients.connections.iter();
         let gone = all.filter(|(_, of)| of.node == node || of.via == Some(node));
         let gone: Vec<u64> = gone.map(|(number, _)| *number).collect();
         for number in gone {
-            let Some(connection) = self.doors.connections.remove(&number) else {
+            let Some(connection) = self.protocol_clients.connections.remove(&number) else {
                 continue;
             };
             if connection.node != node {
                 // The node that the client came to is dead, and the one that served it hears of it.
-                self.door_relay_ends(number, connection);
+                self.protocol_client_relay_ends(number, connection);
                 continue;
             }
             if let Some(asked) = connection.call {
-                self.doors.calls.remove(&asked.request);
+                self.protocol_clients.calls.remove(&asked.request);
             }
-            let arrives = self.doors.rng.one_in(2);
+            let arrives = self.protocol_clients.rng.one_in(2);
             let at = match arrives {
                 true => connection.back_at.max(self.now) + connection.latency_micros,
                 false => self.now + 1,

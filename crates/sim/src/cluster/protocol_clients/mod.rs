@@ -8,12 +8,12 @@
 //!
 //! Reading order: this file (who connects when), [`connection`] (the session's end), [`relay`] (sessions that go on elsewhere), [`client`], [`wishes`] and [`cache`] (the client's), [`told`] (what all were told).
 
+mod announced;
 mod cache;
 mod client;
 mod connection;
 mod relay;
-mod told;
-mod wishes;
+mod workload;
 
 use std::{
     collections::BTreeMap,
@@ -29,23 +29,21 @@ use whimbrel_frontend::{
 use whimbrel_service::{api::AccountId, machine::RequestId, owner::keys::partition_of};
 
 use self::{
+    announced::Told,
     cache::Place,
     client::{Ability, Effect, Hearing, Mind},
     connection::Connection,
     relay::Passage,
-    told::Told,
-    wishes::Wish,
+    workload::Workload,
 };
-use super::{
-    MS, Plan, SECOND, World, bodies::REAL_FROM, is_keeping, losses::Acked, network::Event,
-};
+use super::{MS, Plan, SECOND, World, blobs::REAL_FROM, is_keeping, losses::Acked, network::Event};
 use whimbrel_testkit::Rng;
 
 /// All is healed: a client must know all after so long, and after so many visits.
 const AGREEING_MICROS_MAX: u64 = 300 * SECOND;
 const AGREEING_TRIES_MAX: u32 = 5;
 
-/// What happens at a door.
+/// What happens at a client.
 pub(super) enum Happening {
     /// Bytes of the client arrive at the node.
     There(u64, Vec<u8>),
@@ -68,11 +66,11 @@ pub(super) enum Happening {
 }
 
 fn event(happening: Happening) -> Event {
-    Event::Door(happening)
+    Event::ProtocolClient(happening)
 }
 
 /// A client, over all its connections.
-struct Door {
+struct ProtocolClient {
     account: AccountId,
     mind: Mind,
     /// Its connection.
@@ -88,9 +86,9 @@ struct Door {
 }
 
 /// All of them.
-pub(super) struct Doors {
+pub(super) struct ProtocolClients {
     rng: Rng,
-    doors: Vec<Door>,
+    protocol_clients: Vec<ProtocolClient>,
     connections: BTreeMap<u64, Connection>,
     /// Which connection asked; 0: one that is gone.
     calls: BTreeMap<RequestId, u64>,
@@ -100,11 +98,11 @@ pub(super) struct Doors {
     rests: bool,
 }
 
-impl Doors {
-    pub(super) fn new(seed: u64) -> Doors {
-        Doors {
+impl ProtocolClients {
+    pub(super) fn new(seed: u64) -> ProtocolClients {
+        ProtocolClients {
             rng: Rng::new(seed ^ 0x00d0_0125_eed0),
-            doors: Vec::new(),
+            protocol_clients: Vec::new(),
             connections: BTreeMap::new(),
             calls: BTreeMap::new(),
             told: Told::default(),
@@ -121,29 +119,33 @@ impl Doors {
 
 impl Plan {
     /// In every second seed some clients come by bytes.
-    pub(super) fn with_doors(mut self) -> Self {
+    pub(super) fn with_protocol_clients(mut self) -> Self {
         let mut rng = Rng::new(self.seed ^ 0x00d0_0125_0000);
         if rng.one_in(2) {
-            self.doors = rng.between(1, 3);
+            self.protocol_clients = rng.between(1, 3);
         }
         self
     }
 
     /// What number the first message has.
     pub(super) fn first_body(&self) -> u32 {
-        if self.doors > 0 { REAL_FROM } else { 0 }
+        if self.protocol_clients > 0 {
+            REAL_FROM
+        } else {
+            0
+        }
     }
 }
 
 impl World {
-    pub(super) fn begin_doors(&mut self) {
-        for index in 0..self.plan.doors {
+    pub(super) fn begin_protocol_clients(&mut self) {
+        for index in 0..self.plan.protocol_clients {
             let number = index % self.plan.accounts;
             let account = self.accounts[usize::try_from(number).unwrap_or(0)];
             let login = format!("user{number}@example.org");
             let password = self.password_of(&login);
-            let rng = self.doors.rng.fork();
-            let ability = *self.doors.rng.pick(&[
+            let rng = self.protocol_clients.rng.fork();
+            let ability = *self.protocol_clients.rng.pick(&[
                 Ability::Plain,
                 Ability::Condstore,
                 Ability::Qresync,
@@ -151,7 +153,7 @@ impl World {
                 Ability::Qresync,
             ]);
             let mind = Mind::new(rng, ability, is_keeping(account), login, password);
-            self.doors.doors.push(Door {
+            self.protocol_clients.protocol_clients.push(ProtocolClient {
                 account,
                 mind,
                 current: None,
@@ -160,37 +162,40 @@ impl World {
                 turns: false,
                 sends: None,
             });
-            self.door_turns(self.doors.doors.len() - 1, SECOND);
+            self.protocol_client_turns(self.protocol_clients.protocol_clients.len() - 1, SECOND);
         }
     }
 
     /// A client does something within this time.
-    fn door_turns(&mut self, door: usize, pause: u64) {
-        if std::mem::replace(&mut self.doors.doors[door].turns, true) {
+    fn protocol_client_turns(&mut self, protocol_client: usize, pause: u64) {
+        if std::mem::replace(
+            &mut self.protocol_clients.protocol_clients[protocol_client].turns,
+            true,
+        ) {
             return;
         }
-        let at = self.now + 1 + self.doors.rng.below(pause);
-        self.network.at(at, event(Happening::Turn(door)));
+        let at = self.now + 1 + self.protocol_clients.rng.below(pause);
+        self.network.at(at, event(Happening::Turn(protocol_client)));
     }
 
-    pub(super) fn door_happens(&mut self, happening: Happening) -> Result<(), String> {
+    pub(super) fn protocol_client_happens(&mut self, happening: Happening) -> Result<(), String> {
         match happening {
-            Happening::There(number, bytes) => self.door_arrived(number, bytes),
-            Happening::Closed(number) => self.door_closed(number),
-            Happening::Rings(number) => self.door_rings(number),
-            Happening::Passes(number, passage) => self.door_passes(number, *passage),
+            Happening::There(number, bytes) => self.protocol_client_arrived(number, bytes),
+            Happening::Closed(number) => self.protocol_client_closed(number),
+            Happening::Rings(number) => self.protocol_client_rings(number),
+            Happening::Passes(number, passage) => self.protocol_client_passes(number, *passage),
             Happening::HangsUp(connection) => {
-                self.door_hangs_up_at_once(*connection);
+                self.protocol_client_hangs_up_at_once(*connection);
                 Ok(())
             }
-            Happening::Turn(door) => self.door_turn(door),
-            Happening::Back(number, bytes) => match self.door_of(number) {
-                Some(door) => self.door_hears(door, &bytes),
+            Happening::Turn(protocol_client) => self.protocol_client_turn(protocol_client),
+            Happening::Back(number, bytes) => match self.protocol_client_of(number) {
+                Some(protocol_client) => self.protocol_client_hears(protocol_client, &bytes),
                 None => Ok(()),
             },
             Happening::Ended(number) | Happening::Breaks(number) => {
-                if let Some(door) = self.door_of(number) {
-                    self.door_breaks(door);
+                if let Some(protocol_client) = self.protocol_client_of(number) {
+                    self.protocol_client_breaks(protocol_client);
                 }
                 Ok(())
             }
@@ -198,10 +203,10 @@ impl World {
     }
 
     /// The node at which something happens; `None`: at the client's end, or nowhere any more.
-    pub(super) fn door_happens_at(&self, happening: &Happening) -> Option<usize> {
+    pub(super) fn protocol_client_happens_at(&self, happening: &Happening) -> Option<usize> {
         match happening {
             Happening::There(number, _) | Happening::Closed(number) | Happening::Rings(number) => {
-                let connection = self.doors.connections.get(number);
+                let connection = self.protocol_clients.connections.get(number);
                 connection.map(|connection| connection.node)
             }
             Happening::Passes(_, passage) => Some(passage.to()),
@@ -211,55 +216,67 @@ impl World {
     }
 
     /// Connections of clients to a node.
-    pub(super) fn doors_at(&self, node: usize) -> Vec<u64> {
-        let of = self.doors.doors.iter().filter(|door| door.node == node);
-        of.filter_map(|door| door.current).collect()
+    pub(super) fn protocol_clients_at(&self, node: usize) -> Vec<u64> {
+        let of = self
+            .protocol_clients
+            .protocol_clients
+            .iter()
+            .filter(|protocol_client| protocol_client.node == node);
+        of.filter_map(|protocol_client| protocol_client.current)
+            .collect()
     }
 
     /// A client does not wait any longer for a node that stands still.
-    pub(super) fn door_loses_patience(&mut self, time: u64, number: u64) {
+    pub(super) fn protocol_client_loses_patience(&mut self, time: u64, number: u64) {
         self.network.at(time, event(Happening::Breaks(number)));
     }
 
     /// Whose connection that is, if he has not given it up.
-    fn door_of(&self, number: u64) -> Option<usize> {
-        let mut doors = self.doors.doors.iter();
-        doors.position(|door| door.current == Some(number))
+    fn protocol_client_of(&self, number: u64) -> Option<usize> {
+        let mut protocol_clients = self.protocol_clients.protocol_clients.iter();
+        protocol_clients.position(|protocol_client| protocol_client.current == Some(number))
     }
 
     /// Who tells a client.
-    fn door_place(&self, door: usize) -> Place {
-        let door = &self.doors.doors[door];
-        let member = &self.members[door.node];
+    fn protocol_client_place(&self, protocol_client: usize) -> Place {
+        let protocol_client = &self.protocol_clients.protocol_clients[protocol_client];
+        let member = &self.members[protocol_client.node];
         let standing = member
             .roster
-            .standing(member.id, partition_of(door.account));
+            .standing(member.id, partition_of(protocol_client.account));
         (member.id, u64::from(standing.life))
     }
 
     /// The client's end of a connection is gone; the node hears of it later, or never.
-    fn door_breaks(&mut self, door: usize) {
-        let Some(number) = self.doors.doors[door].current.take() else {
+    fn protocol_client_breaks(&mut self, protocol_client: usize) {
+        let Some(number) = self.protocol_clients.protocol_clients[protocol_client]
+            .current
+            .take()
+        else {
             return;
         };
-        self.say(|| format!("door {door}: its connection is gone"));
-        if let Some(connection) = self.doors.connections.get(&number) {
+        self.say(|| format!("protocol_client {protocol_client}: its connection is gone"));
+        if let Some(connection) = self.protocol_clients.connections.get(&number) {
             let at = connection.there_at.max(self.now) + 1;
             self.network.at(at, event(Happening::Closed(number)));
         }
-        self.doors.doors[door].sends = None;
-        self.door_turns(door, SECOND);
+        self.protocol_clients.protocol_clients[protocol_client].sends = None;
+        self.protocol_client_turns(protocol_client, SECOND);
     }
 
-    fn door_connects(&mut self, door: usize) -> Result<(), String> {
-        let account = self.doors.doors[door].account;
-        let node = match self.doors.doors[door].mind.rng.one_in(3) {
-            true => self.doors.doors[door].node,
-            false if self.doors.rng.one_in(3) => self.door_anywhere(),
-            false => self.door_any(account),
+    fn protocol_client_connects(&mut self, protocol_client: usize) -> Result<(), String> {
+        let account = self.protocol_clients.protocol_clients[protocol_client].account;
+        let node = match self.protocol_clients.protocol_clients[protocol_client]
+            .mind
+            .rng
+            .one_in(3)
+        {
+            true => self.protocol_clients.protocol_clients[protocol_client].node,
+            false if self.protocol_clients.rng.one_in(3) => self.protocol_client_anywhere(),
+            false => self.protocol_client_any(account),
         };
         if !self.members[node].is_up() {
-            self.door_turns(door, SECOND);
+            self.protocol_client_turns(protocol_client, SECOND);
             return Ok(());
         }
         let id = self.session();
@@ -274,16 +291,16 @@ impl World {
                 binding: Binding::default(),
             }),
         };
-        let limits = Arc::new(self.door_limits());
+        let limits = Arc::new(self.protocol_client_limits());
         let session = Box::new(ImapSession::new(peer, limits, now));
-        let latency = self.doors.rng.between(MS / 5, 20 * MS);
-        self.doors.next += 1;
-        let number = self.doors.next;
-        let mut connection = Connection::new(door, node, session, id, latency);
-        connection.relays = self.door_relays(node, account);
-        self.doors.connections.insert(number, connection);
-        self.say(|| format!("door {door}: connects to {node}"));
-        let of = &mut self.doors.doors[door];
+        let latency = self.protocol_clients.rng.between(MS / 5, 20 * MS);
+        self.protocol_clients.next += 1;
+        let number = self.protocol_clients.next;
+        let mut connection = Connection::new(protocol_client, node, session, id, latency);
+        connection.relays = self.protocol_client_relays(node, account);
+        self.protocol_clients.connections.insert(number, connection);
+        self.say(|| format!("protocol_client {protocol_client}: connects to {node}"));
+        let of = &mut self.protocol_clients.protocol_clients[protocol_client];
         of.current = Some(number);
         of.node = node;
         of.served_by = Some(self.members[node].id);
@@ -291,7 +308,7 @@ impl World {
         self.with_session(number, |_, _| Ok(()))
     }
 
-    fn door_limits(&self) -> Limits {
+    fn protocol_client_limits(&self) -> Limits {
         Limits {
             other_nodes: self.plan.other_nodes,
             ..Limits::default()
@@ -299,48 +316,57 @@ impl World {
     }
 
     /// A node, whether it serves anybody or not.
-    fn door_anywhere(&mut self) -> usize {
+    fn protocol_client_anywhere(&mut self) -> usize {
         let there = self.there();
-        *self.doors.rng.pick(&there)
+        *self.protocol_clients.rng.pick(&there)
     }
 
     /// A node that serves the account.
-    fn door_any(&mut self, account: AccountId) -> usize {
+    fn protocol_client_any(&mut self, account: AccountId) -> usize {
         let mut there = self.there();
         there.retain(|index| self.serves(*index, account));
         match there.is_empty() {
             true => self.first_there(),
-            false => *self.doors.rng.pick(&there),
+            false => *self.protocol_clients.rng.pick(&there),
         }
     }
 
-    fn door_turn(&mut self, door: usize) -> Result<(), String> {
-        self.doors.doors[door].turns = false;
-        let rests = self.doors.rests && self.doors.doors[door].mind.rounds.is_empty();
-        let Some(number) = self.doors.doors[door].current else {
+    fn protocol_client_turn(&mut self, protocol_client: usize) -> Result<(), String> {
+        self.protocol_clients.protocol_clients[protocol_client].turns = false;
+        let rests = self.protocol_clients.rests
+            && self.protocol_clients.protocol_clients[protocol_client]
+                .mind
+                .rounds
+                .is_empty();
+        let Some(number) = self.protocol_clients.protocol_clients[protocol_client].current else {
             return match rests {
                 true => Ok(()),
-                false => self.door_connects(door),
+                false => self.protocol_client_connects(protocol_client),
             };
         };
-        let (node, account) = (self.doors.doors[door].node, self.doors.doors[door].account);
-        let wanders = !rests && self.doors.rng.one_in(30);
-        let is_in = self.doors.doors[door].mind.logged_in;
+        let (node, account) = (
+            self.protocol_clients.protocol_clients[protocol_client].node,
+            self.protocol_clients.protocol_clients[protocol_client].account,
+        );
+        let wanders = !rests && self.protocol_clients.rng.one_in(30);
+        let is_in = self.protocol_clients.protocol_clients[protocol_client]
+            .mind
+            .logged_in;
         if wanders || (is_in && !self.serves(node, account)) {
-            self.note("door: client goes to another node");
-            self.door_breaks(door);
+            self.note("protocol_client: client goes to another node");
+            self.protocol_client_breaks(protocol_client);
             return Ok(());
         }
         let mut effects = Vec::new();
-        let mut wish = Wish {
+        let mut wish = Workload {
             now: self.now,
-            place: self.door_place(door),
+            place: self.protocol_client_place(protocol_client),
             body: self.next_body + 1,
             takes_body: false,
-            rests: self.doors.rests,
+            rests: self.protocol_clients.rests,
             effects: &mut effects,
         };
-        let of = &mut self.doors.doors[door];
+        let of = &mut self.protocol_clients.protocol_clients[protocol_client];
         let asks = of.mind.turn(&mut wish);
         if wish.takes_body {
             self.next_body += 1;
@@ -349,24 +375,35 @@ impl World {
         }
         if asks && self.trace {
             let doing = of.mind.doing.as_ref().map(|(_, doing)| doing.clone());
-            self.say(|| format!("door {door} at {node}: {doing:?}"));
+            self.say(|| format!("protocol_client {protocol_client} at {node}: {doing:?}"));
         }
-        self.door_effects(door, effects)?;
-        let bytes = self.doors.doors[door].mind.wire.take_output();
-        self.door_sends(number, &bytes);
-        if asks && !self.doors.rests && self.doors.rng.one_in(40) {
-            self.note("door: connection broken");
-            let at = self.now + self.doors.rng.below(200 * MS);
+        self.protocol_client_effects(protocol_client, effects)?;
+        let bytes = self.protocol_clients.protocol_clients[protocol_client]
+            .mind
+            .wire
+            .take_output();
+        self.protocol_client_sends(number, &bytes);
+        if asks && !self.protocol_clients.rests && self.protocol_clients.rng.one_in(40) {
+            self.note("protocol_client: connection broken");
+            let at = self.now + self.protocol_clients.rng.below(200 * MS);
             self.network.at(at, event(Happening::Breaks(number)));
         }
         Ok(())
     }
 
-    fn door_hears(&mut self, door: usize, bytes: &[u8]) -> Result<(), String> {
-        let place = self.door_place(door);
+    fn protocol_client_hears(
+        &mut self,
+        protocol_client: usize,
+        bytes: &[u8],
+    ) -> Result<(), String> {
+        let place = self.protocol_client_place(protocol_client);
         let (now, mut effects) = (self.now, Vec::new());
-        let Doors { doors, told, .. } = &mut self.doors;
-        let of = &mut doors[door];
+        let ProtocolClients {
+            protocol_clients,
+            told,
+            ..
+        } = &mut self.protocol_clients;
+        let of = &mut protocol_clients[protocol_client];
         let mut hearing = Hearing {
             account: of.account,
             place,
@@ -377,29 +414,49 @@ impl World {
         let (node, ability) = (of.node, of.mind.ability);
         let heard = of.mind.hear(bytes, &mut hearing);
         if self.trace {
-            self.say(|| format!("door {door}: {}", bytes.escape_ascii()));
+            self.say(|| {
+                format!(
+                    "protocol_client {protocol_client}: {}",
+                    bytes.escape_ascii()
+                )
+            });
         }
-        heard.map_err(|cause| format!("door {door} ({ability:?}) at {node}: {cause}"))?;
-        self.door_effects(door, effects)?;
+        heard.map_err(|cause| {
+            format!("protocol_client {protocol_client} ({ability:?}) at {node}: {cause}")
+        })?;
+        self.protocol_client_effects(protocol_client, effects)?;
         // Literals that waited to be asked for.
-        let bytes = self.doors.doors[door].mind.wire.take_output();
-        if let Some(number) = self.doors.doors[door].current {
-            self.door_sends(number, &bytes);
+        let bytes = self.protocol_clients.protocol_clients[protocol_client]
+            .mind
+            .wire
+            .take_output();
+        if let Some(number) = self.protocol_clients.protocol_clients[protocol_client].current {
+            self.protocol_client_sends(number, &bytes);
         }
         Ok(())
     }
 
-    fn door_effects(&mut self, door: usize, effects: Vec<Effect>) -> Result<(), String> {
-        let (node, account) = (self.doors.doors[door].node, self.doors.doors[door].account);
-        let is_who_it_was = self.doors.doors[door].served_by == Some(self.members[node].id);
+    fn protocol_client_effects(
+        &mut self,
+        protocol_client: usize,
+        effects: Vec<Effect>,
+    ) -> Result<(), String> {
+        let (node, account) = (
+            self.protocol_clients.protocol_clients[protocol_client].node,
+            self.protocol_clients.protocol_clients[protocol_client].account,
+        );
+        let is_who_it_was = self.protocol_clients.protocol_clients[protocol_client].served_by
+            == Some(self.members[node].id);
         let counts = !self.members[node].doubtful && is_who_it_was && !self.has_lost_its_disk(node);
         for effect in effects {
             match effect {
                 Effect::Rest => {
-                    self.door_left(door);
-                    self.door_turns(door, self.plan.pause_micros);
+                    self.protocol_client_left(protocol_client);
+                    self.protocol_client_turns(protocol_client, self.plan.pause_micros);
                 }
-                Effect::Idling => self.door_turns(door, 2 * self.plan.pause_micros + SECOND),
+                Effect::Idling => {
+                    self.protocol_client_turns(protocol_client, 2 * self.plan.pause_micros + SECOND)
+                }
                 Effect::Note(what) => self.note(what),
                 Effect::Appended(body) if counts => {
                     self.kept.acknowledged(account, body);
@@ -424,7 +481,7 @@ impl World {
                     });
                     if let Some((uid, size)) = missed.first() {
                         let cause = format!(
-                            "door {door} overlooks message {size}, UID {uid} of INBOX, at {node}"
+                            "protocol_client {protocol_client} overlooks message {size}, UID {uid} of INBOX, at {node}"
                         );
                         return Err(cause);
                     }
@@ -435,8 +492,8 @@ impl World {
     }
 
     /// What had left INBOX where the client looked it takes for gone elsewhere, too.
-    fn door_left(&mut self, door: usize) {
-        let of = &self.doors.doors[door];
+    fn protocol_client_left(&mut self, protocol_client: usize) {
+        let of = &self.protocol_clients.protocol_clients[protocol_client];
         let Some(cache) = of.mind.caches.get("INBOX") else {
             return;
         };
@@ -446,36 +503,40 @@ impl World {
         }
         let uids = cache.messages.keys().copied().collect();
         let left = self.looks.left(of.node, of.account, &uids, cache.uid_next);
-        let mind = &mut self.doors.doors[door].mind;
+        let mind = &mut self.protocol_clients.protocol_clients[protocol_client].mind;
         mind.left_inbox(&left);
     }
 
     /// Nothing new is begun, and what was is ended; or it goes on.
-    pub(super) fn doors_rest(&mut self, rests: bool) {
-        self.doors.rests = rests;
-        for door in 0..self.doors.doors.len() {
-            self.door_turns(door, self.plan.pause_micros);
+    pub(super) fn protocol_clients_rest(&mut self, rests: bool) {
+        self.protocol_clients.rests = rests;
+        for protocol_client in 0..self.protocol_clients.protocol_clients.len() {
+            self.protocol_client_turns(protocol_client, self.plan.pause_micros);
         }
     }
 
     /// All clients go, and nobody comes any more.
-    pub(super) fn doors_go(&mut self) {
-        (0..self.doors.doors.len()).for_each(|door| self.door_breaks(door));
+    pub(super) fn protocol_clients_go(&mut self) {
+        (0..self.protocol_clients.protocol_clients.len())
+            .for_each(|protocol_client| self.protocol_client_breaks(protocol_client));
     }
 
     /// Whether a client waits for an answer.
-    pub(super) fn doors_wait(&self) -> bool {
-        let waits = |door: &Door| door.current.is_some() && door.mind.waits();
-        let calls = self.doors.connections.values();
-        self.doors.doors.iter().any(waits) || calls.into_iter().any(Connection::calls)
+    pub(super) fn protocol_clients_wait(&self) -> bool {
+        let waits = |protocol_client: &ProtocolClient| {
+            protocol_client.current.is_some() && protocol_client.mind.waits()
+        };
+        let calls = self.protocol_clients.connections.values();
+        self.protocol_clients.protocol_clients.iter().any(waits)
+            || calls.into_iter().any(Connection::calls)
     }
 
     /// All is healed: each client comes once more, and knows what the node shows then. What it names may be new there, and claims that follow from that reach who came before it
     /// later: he comes again.
-    pub(super) fn doors_agree(&mut self) -> Result<(), String> {
-        for door in 0..self.doors.doors.len() {
+    pub(super) fn protocol_clients_agree(&mut self) -> Result<(), String> {
+        for protocol_client in 0..self.protocol_clients.protocol_clients.len() {
             let mut tries = 0;
-            while let Some(cause) = self.door_differs(door)? {
+            while let Some(cause) = self.protocol_client_differs(protocol_client)? {
                 tries += 1;
                 if tries > AGREEING_TRIES_MAX {
                     return Err(cause);
@@ -487,38 +548,60 @@ impl World {
     }
 
     /// What a client that has just resynchronised all does not know as the node shows it.
-    fn door_differs(&mut self, door: usize) -> Result<Option<String>, String> {
-        self.door_breaks(door);
-        self.doors.doors[door].mind.comes_again();
-        self.door_turns(door, SECOND);
+    fn protocol_client_differs(
+        &mut self,
+        protocol_client: usize,
+    ) -> Result<Option<String>, String> {
+        self.protocol_client_breaks(protocol_client);
+        self.protocol_clients.protocol_clients[protocol_client]
+            .mind
+            .comes_again();
+        self.protocol_client_turns(protocol_client, SECOND);
         let end = self.now + AGREEING_MICROS_MAX;
-        while !self.doors.doors[door].mind.is_done() {
+        while !self.protocol_clients.protocol_clients[protocol_client]
+            .mind
+            .is_done()
+        {
             if self.now > end {
-                let doing = &self.doors.doors[door].mind.doing;
-                return Err(format!("door {door} does not come to its end: {doing:?}"));
+                let doing = &self.protocol_clients.protocol_clients[protocol_client]
+                    .mind
+                    .doing;
+                return Err(format!(
+                    "protocol_client {protocol_client} does not come to its end: {doing:?}"
+                ));
             }
             self.run_until(self.now + 100 * MS)?;
         }
         // Who knows of no mailbox has nothing to come for, and the node where he was may be gone.
-        if self.doors.doors[door].mind.caches.is_empty() {
+        if self.protocol_clients.protocol_clients[protocol_client]
+            .mind
+            .caches
+            .is_empty()
+        {
             return Ok(None);
         }
-        let (node, account) = (self.doors.doors[door].node, self.doors.doors[door].account);
+        let (node, account) = (
+            self.protocol_clients.protocol_clients[protocol_client].node,
+            self.protocol_clients.protocol_clients[protocol_client].account,
+        );
         let picture = self.picture(node, account)?;
-        for (name, cache) in &self.doors.doors[door].mind.caches {
+        for (name, cache) in &self.protocol_clients.protocol_clients[protocol_client]
+            .mind
+            .caches
+        {
             let known = cache.messages.iter();
             let known = known.map(|(uid, of)| (*uid, client::numbers(&of.flags), of.size));
             let known: Vec<_> = known.collect();
             let shown = picture.flags_of(name);
             if shown.as_ref() != Some(&known) {
                 return Ok(Some(format!(
-                    "door {door} believes of {name}\n  {known:?}\nnode {node} shows\n  {shown:?}"
+                    "protocol_client {protocol_client} believes of {name}\n  {known:?}\nnode {node} shows\n  {shown:?}"
                 )));
             }
             let count = self
                 .report
                 .coverage
-                .entry("door: mailboxes known in the end");
+                .entry("protocol_client: mailboxes known in the end");
             *count.or_default() += 1;
         }
         Ok(None)

@@ -26,13 +26,13 @@ impl Passage {
 
 impl World {
     /// Whether the node takes those who log in there to another one: as it must where it does not serve the account, and as a drained node does.
-    pub(super) fn door_relays(&mut self, node: usize, account: AccountId) -> bool {
-        let drained = self.doors.rng.one_in(5);
+    pub(super) fn protocol_client_relays(&mut self, node: usize, account: AccountId) -> bool {
+        let drained = self.protocol_clients.rng.one_in(5);
         !self.serves(node, account) || drained
     }
 
     /// One that is linked and serves.
-    fn door_served_by(&mut self, from: usize, account: AccountId) -> Option<usize> {
+    fn protocol_client_served_by(&mut self, from: usize, account: AccountId) -> Option<usize> {
         let mut there = self.there();
         there.retain(|to| {
             *to != from
@@ -41,26 +41,26 @@ impl World {
                 && self.members[*to].is_up()
                 && self.serves(*to, account)
         });
-        (!there.is_empty()).then(|| *self.doors.rng.pick(&there))
+        (!there.is_empty()).then(|| *self.protocol_clients.rng.pick(&there))
     }
 
     /// A session has logged somebody in for another one; whether there is such a one. If not the client is told so.
-    pub(super) fn door_hands_over(
+    pub(super) fn protocol_client_hands_over(
         &mut self,
         number: u64,
         connection: &mut Connection,
         handover: Handover,
     ) -> bool {
-        let account = self.doors.doors[connection.door].account;
-        let Some(to) = self.door_served_by(connection.node, account) else {
-            self.note("door: nobody to relay to");
+        let account = self.protocol_clients.protocol_clients[connection.protocol_client].account;
+        let Some(to) = self.protocol_client_served_by(connection.node, account) else {
+            self.note("protocol_client: nobody to relay to");
             let last_words = b"* BYE [UNAVAILABLE] No node serves this account now\r\n";
-            self.door_sends_back(number, connection, last_words.to_vec());
+            self.protocol_client_sends_back(number, connection, last_words.to_vec());
             return false;
         };
         let way = self.network.latency(connection.node, to);
         connection.latency_micros += way;
-        let at = self.now + 1 + self.doors.rng.between(way / 4, way);
+        let at = self.now + 1 + self.protocol_clients.rng.between(way / 4, way);
         let passage = Box::new(Passage { to, handover });
         self.network
             .at(at, event(Happening::Passes(number, passage)));
@@ -68,8 +68,12 @@ impl World {
     }
 
     /// It goes on where it was brought to, if the link is still there.
-    pub(super) fn door_passes(&mut self, number: u64, passage: Passage) -> Result<(), String> {
-        let Some(mut connection) = self.doors.connections.remove(&number) else {
+    pub(super) fn protocol_client_passes(
+        &mut self,
+        number: u64,
+        passage: Passage,
+    ) -> Result<(), String> {
+        let Some(mut connection) = self.protocol_clients.connections.remove(&number) else {
             return Ok(());
         };
         let Passage { to, handover } = passage;
@@ -79,14 +83,19 @@ impl World {
             return Err("what is handed over is no IMAP session".into());
         };
         if !is_there || !self.network.has_stream(from, to) {
-            self.door_relay_ends(number, connection);
+            self.protocol_client_relay_ends(number, connection);
             return Ok(());
         }
-        self.note("door: relayed");
-        self.say(|| format!("door {}: goes on at {to}", connection.door));
+        self.note("protocol_client: relayed");
+        self.say(|| {
+            format!(
+                "protocol_client {}: goes on at {to}",
+                connection.protocol_client
+            )
+        });
         self.bring(to);
         let now = self.members[to].node.now();
-        let limits = Arc::new(self.door_limits());
+        let limits = Arc::new(self.protocol_client_limits());
         let session = ImapSession::resumed(handover.peer, limits, account, tag, now);
         connection.session = Box::new(session.ok_or("a tag that is no tag is handed over")?);
         connection.via = Some(from);
@@ -95,47 +104,48 @@ impl World {
         if !handover.rest.is_empty() {
             connection.inbox.push_front(handover.rest);
         }
-        let door = connection.door;
-        if self.door_of(number) == Some(door) {
-            self.doors.doors[door].node = to;
-            self.doors.doors[door].served_by = Some(self.members[to].id);
+        let protocol_client = connection.protocol_client;
+        if self.protocol_client_of(number) == Some(protocol_client) {
+            self.protocol_clients.protocol_clients[protocol_client].node = to;
+            self.protocol_clients.protocol_clients[protocol_client].served_by =
+                Some(self.members[to].id);
         }
-        self.doors.connections.insert(number, connection);
+        self.protocol_clients.connections.insert(number, connection);
         self.with_session(number, |_, _| Ok(()))
     }
 
     /// One of the nodes is dead, or the link is: whoever is left hears of it.
-    pub(super) fn door_relay_ends(&mut self, number: u64, connection: Connection) {
-        self.note("door: relay ended");
+    pub(super) fn protocol_client_relay_ends(&mut self, number: u64, connection: Connection) {
+        self.note("protocol_client: relay ended");
         let at = connection.back_at.max(self.now) + connection.latency_micros;
         self.network.at(at, event(Happening::Ended(number)));
         if self.members[connection.node].stopped_until.is_some() {
             let hangs_up = Happening::HangsUp(Box::new(connection));
             self.network.at(self.now, event(hangs_up));
         } else {
-            self.door_hangs_up_at_once(connection);
+            self.protocol_client_hangs_up_at_once(connection);
         }
     }
 
-    pub(super) fn door_hangs_up_at_once(&mut self, connection: Connection) {
+    pub(super) fn protocol_client_hangs_up_at_once(&mut self, connection: Connection) {
         let node = connection.node;
         if self.members[node].down.is_none() && !self.members[node].out {
             self.bring(node);
-            self.door_hangs_up(connection);
+            self.protocol_client_hangs_up(connection);
         }
     }
 
     /// The link between two nodes is gone.
-    pub(in super::super) fn door_link_gone(&mut self, a: usize, b: usize) {
-        let all = self.doors.connections.iter();
+    pub(in super::super) fn protocol_client_link_gone(&mut self, a: usize, b: usize) {
+        let all = self.protocol_clients.connections.iter();
         let over = all.filter(|(_, of)| {
             of.via
                 .is_some_and(|via| (via, of.node) == (a, b) || (via, of.node) == (b, a))
         });
         let over: Vec<u64> = over.map(|(number, _)| *number).collect();
         for number in over {
-            if let Some(connection) = self.doors.connections.remove(&number) {
-                self.door_relay_ends(number, connection);
+            if let Some(connection) = self.protocol_clients.connections.remove(&number) {
+                self.protocol_client_relay_ends(number, connection);
             }
         }
     }

@@ -13,14 +13,14 @@ use whimbrel_imap::{
 };
 
 use super::{
-    super::bodies::{date, text},
+    super::blobs::{date, text},
     cache::{Cache, Place, Resync, View, folded},
     client::{self, Ability, Doing, Effect, Idling, Mind},
 };
 use crate::client::{FLAGS_COUNT, NAMES, spelling};
 
 /// What a client may draw from.
-pub(super) struct Wish<'a> {
+pub(super) struct Workload<'a> {
     pub(super) now: u64,
     pub(super) place: Place,
     /// A message that nobody has sent yet; taken or not.
@@ -61,7 +61,13 @@ fn spelled(flags: &BTreeSet<u8>) -> Vec<Flag> {
 }
 
 impl Mind {
-    fn ask(&mut self, wish: &mut Wish<'_>, note: &'static str, body: &CommandBody, doing: Doing) {
+    fn ask(
+        &mut self,
+        wish: &mut Workload<'_>,
+        note: &'static str,
+        body: &CommandBody,
+        doing: Doing,
+    ) {
         let tag = self.wire.command(body);
         wish.effects.push(Effect::Note(note));
         self.asked_at = wish.now;
@@ -69,7 +75,7 @@ impl Mind {
     }
 
     /// Asks for the next thing; whether there is something to ask for.
-    pub(super) fn turn(&mut self, wish: &mut Wish<'_>) -> bool {
+    pub(super) fn turn(&mut self, wish: &mut Workload<'_>) -> bool {
         if let Some((_, Doing::Idle(idling @ Idling::Waiting))) = &mut self.doing {
             *idling = Idling::Done;
             self.asked_at = wish.now;
@@ -87,7 +93,7 @@ impl Mind {
             if self.rng.one_in(2) {
                 self.wire.set_literals(NonSynchronising::Always);
             }
-            self.ask(wish, "door: LOGIN", &body, Doing::Login);
+            self.ask(wish, "protocol_client: LOGIN", &body, Doing::Login);
             return true;
         }
         if !self.enabled && self.ability != Ability::Plain {
@@ -100,7 +106,7 @@ impl Mind {
                 self.enabled = true;
             } else {
                 let body = CommandBody::Enable(vec![name.to_owned()]);
-                self.ask(wish, "door: ENABLE", &body, Doing::Enable);
+                self.ask(wish, "protocol_client: ENABLE", &body, Doing::Enable);
                 return true;
             }
         }
@@ -141,7 +147,7 @@ impl Mind {
     }
 
     /// What it must read to know its mailbox.
-    fn gathers(&mut self, wish: &mut Wish<'_>) -> bool {
+    fn gathers(&mut self, wish: &mut Workload<'_>) -> bool {
         let Some(view) = &self.view else {
             return false;
         };
@@ -158,7 +164,7 @@ impl Mind {
                 };
                 self.ask(
                     wish,
-                    "door: FETCH CHANGEDSINCE",
+                    "protocol_client: FETCH CHANGEDSINCE",
                     &CommandBody::Fetch(fetch),
                     Doing::Since,
                 );
@@ -166,12 +172,17 @@ impl Mind {
             }
             if view.left_out > view.noops {
                 self.view.iter_mut().for_each(|view| view.noops += 1);
-                self.ask(wish, "door: NOOP", &CommandBody::Noop, Doing::Other);
+                self.ask(
+                    wish,
+                    "protocol_client: NOOP",
+                    &CommandBody::Noop,
+                    Doing::Other,
+                );
                 return true;
             }
             self.fetch(
                 wish,
-                "door: FETCH 1:*",
+                "protocol_client: FETCH 1:*",
                 from_on(1),
                 true,
                 false,
@@ -184,7 +195,14 @@ impl Mind {
             let news = view.uids.iter().flatten().count() == known;
             let doing = if news { Doing::New } else { Doing::Read };
             let set = from_on(if news { last + 1 } else { 1 });
-            self.fetch(wish, "door: FETCH of what is new", set, true, false, doing);
+            self.fetch(
+                wish,
+                "protocol_client: FETCH of what is new",
+                set,
+                true,
+                false,
+                doing,
+            );
             return true;
         }
         false
@@ -192,7 +210,7 @@ impl Mind {
 
     fn fetch(
         &mut self,
-        wish: &mut Wish<'_>,
+        wish: &mut Workload<'_>,
         note: &'static str,
         set: MessageSet,
         uid: bool,
@@ -226,7 +244,7 @@ impl Mind {
         self.ask(wish, note, &CommandBody::Fetch(fetch), doing);
     }
 
-    fn select(&mut self, wish: &mut Wish<'_>, name: &str) {
+    fn select(&mut self, wish: &mut Workload<'_>, name: &str) {
         let before = self.caches.get(name).cloned();
         let usable = before.as_ref().filter(|of| of.modseq > 0);
         let (mut resync, mut named) = (Resync::None, 0);
@@ -245,15 +263,15 @@ impl Mind {
         self.condstore |= condstore;
         let read_only = self.rng.one_in(6);
         let note = match (&qresync, condstore, read_only) {
-            (Some(_), ..) => "door: SELECT QRESYNC",
-            (None, true, _) => "door: SELECT CONDSTORE",
-            (None, false, true) => "door: EXAMINE",
-            (None, false, false) => "door: SELECT",
+            (Some(_), ..) => "protocol_client: SELECT QRESYNC",
+            (None, true, _) => "protocol_client: SELECT CONDSTORE",
+            (None, false, true) => "protocol_client: EXAMINE",
+            (None, false, false) => "protocol_client: SELECT",
         };
         if before.as_ref().is_some_and(|of| of.place != wish.place) {
             wish.effects.push(Effect::Note(match qresync {
-                Some(_) => "door: moved with QRESYNC",
-                None => "door: moved",
+                Some(_) => "protocol_client: moved with QRESYNC",
+                None => "protocol_client: moved",
             }));
         }
         let select = Select {
@@ -328,7 +346,7 @@ impl Mind {
     }
 
     /// Anything.
-    fn wishes(&mut self, wish: &mut Wish<'_>) {
+    fn wishes(&mut self, wish: &mut Workload<'_>) {
         let Some(view) = &self.view else {
             return;
         };
@@ -344,8 +362,8 @@ impl Mind {
                     true => numbers((1u32..).zip(0..count).map(|(number, _)| number)),
                 };
                 let note = match body {
-                    true => "door: FETCH BODY",
-                    false => "door: FETCH",
+                    true => "protocol_client: FETCH BODY",
+                    false => "protocol_client: FETCH",
                 };
                 self.fetch(
                     wish,
@@ -364,7 +382,7 @@ impl Mind {
                 let moves = self.keeping || self.rng.one_in(2);
                 let (note, body) = match moves {
                     true => (
-                        "door: MOVE",
+                        "protocol_client: MOVE",
                         CommandBody::Move {
                             uid: true,
                             set,
@@ -372,7 +390,7 @@ impl Mind {
                         },
                     ),
                     false => (
-                        "door: COPY",
+                        "protocol_client: COPY",
                         CommandBody::Copy {
                             uid: true,
                             set,
@@ -385,7 +403,7 @@ impl Mind {
             9..=10 if writes && !self.keeping && !uids.is_empty() => {
                 let uids = Some(numbers(uids));
                 let body = CommandBody::Expunge { uids };
-                self.ask(wish, "door: EXPUNGE", &body, Doing::Expunge);
+                self.ask(wish, "protocol_client: EXPUNGE", &body, Doing::Expunge);
             }
             11..=13 => self.append(wish),
             14 => {
@@ -399,13 +417,18 @@ impl Mind {
                     charset: None,
                     key: SearchKey::All,
                 });
-                self.ask(wish, "door: SEARCH", &body, Doing::Search { found: None });
+                self.ask(
+                    wish,
+                    "protocol_client: SEARCH",
+                    &body,
+                    Doing::Search { found: None },
+                );
             }
             15 => {
                 let words: Vec<&str> = STATUS.iter().map(|item| item.as_str()).collect();
                 let line = format!("LIST \"\" \"*\" RETURN (STATUS ({}))", words.join(" "));
                 let tag = self.wire.raw(line.as_bytes());
-                wish.effects.push(Effect::Note("door: LIST"));
+                wish.effects.push(Effect::Note("protocol_client: LIST"));
                 self.asked_at = wish.now;
                 self.doing = Some((tag, Doing::List { told: Vec::new() }));
             }
@@ -415,7 +438,12 @@ impl Mind {
                     mailbox: mailbox(&name),
                     items: STATUS.to_vec(),
                 };
-                self.ask(wish, "door: STATUS", &body, Doing::Status { name });
+                self.ask(
+                    wish,
+                    "protocol_client: STATUS",
+                    &body,
+                    Doing::Status { name },
+                );
             }
             17 => {
                 let body = CommandBody::Create {
@@ -423,12 +451,12 @@ impl Mind {
                     special_use: Vec::new(),
                     unknown_use: false,
                 };
-                self.ask(wish, "door: CREATE", &body, Doing::Other);
+                self.ask(wish, "protocol_client: CREATE", &body, Doing::Other);
             }
             18 => {
                 let (from, to) = (mailbox(self.any()), mailbox(self.any()));
                 let body = CommandBody::Rename { from, to };
-                self.ask(wish, "door: RENAME", &body, Doing::Other);
+                self.ask(wish, "protocol_client: RENAME", &body, Doing::Other);
             }
             19..=20 => {
                 let name = self.any();
@@ -436,23 +464,28 @@ impl Mind {
             }
             21..=22 => self.ask(
                 wish,
-                "door: IDLE",
+                "protocol_client: IDLE",
                 &CommandBody::Idle,
                 Doing::Idle(Idling::Asked),
             ),
             23 => self.fetch(
                 wish,
-                "door: FETCH 1:*",
+                "protocol_client: FETCH 1:*",
                 from_on(1),
                 true,
                 false,
                 Doing::Read,
             ),
-            _ => self.ask(wish, "door: NOOP", &CommandBody::Noop, Doing::Other),
+            _ => self.ask(
+                wish,
+                "protocol_client: NOOP",
+                &CommandBody::Noop,
+                Doing::Other,
+            ),
         }
     }
 
-    fn store(&mut self, wish: &mut Wish<'_>, uids: BTreeSet<u32>) {
+    fn store(&mut self, wish: &mut Workload<'_>, uids: BTreeSet<u32>) {
         let keeping = self.keeping;
         let least = u8::from(keeping);
         let flags: BTreeSet<u8> = (least..FLAGS_COUNT)
@@ -490,9 +523,9 @@ impl Mind {
             view.silent = Some((uids.clone(), operation, words));
         }
         let note = match (silent, conditional) {
-            (_, true) => "door: STORE UNCHANGEDSINCE",
-            (true, false) => "door: STORE, silent",
-            (false, false) => "door: STORE",
+            (_, true) => "protocol_client: STORE UNCHANGEDSINCE",
+            (true, false) => "protocol_client: STORE, silent",
+            (false, false) => "protocol_client: STORE",
         };
         let doing = Doing::Store {
             uids,
@@ -504,7 +537,7 @@ impl Mind {
         self.ask(wish, note, &body, doing);
     }
 
-    fn append(&mut self, wish: &mut Wish<'_>) {
+    fn append(&mut self, wish: &mut Workload<'_>) {
         let index = usize::try_from(self.rng.below(4)).unwrap_or(0);
         let name = NAMES[index].to_owned();
         let flags = if self.rng.one_in(3) {
@@ -525,7 +558,7 @@ impl Mind {
             date: Some(DateTime::with_zone(date.seconds, date.zone_minutes)),
             message: &text(body),
         });
-        wish.effects.push(Effect::Note("door: APPEND"));
+        wish.effects.push(Effect::Note("protocol_client: APPEND"));
         self.asked_at = wish.now;
         self.doing = Some((tag, Doing::Append { name, body }));
     }

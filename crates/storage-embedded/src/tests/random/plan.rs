@@ -8,7 +8,7 @@ use whimbrel_storage::{
 use whimbrel_testkit::Rng;
 
 use super::model::{Model, content};
-use crate::seal::TREES;
+use crate::commit_record::TREES;
 
 const PARTITIONS: u64 = 3;
 const ORIGINS: u64 = 2;

@@ -17,7 +17,7 @@ use whimbrel_imap::{
     command::{Thread as Arguments, ThreadAlgorithm},
     encode::ThreadWriter,
 };
-use whimbrel_mime::{Glance, collation, subject};
+use whimbrel_mime::{SortKeys, collation, subject};
 use whimbrel_service::api::{Call, Reply, Row};
 
 use self::{
@@ -31,7 +31,7 @@ use super::{
         task::{Outcome, Step, Task, Wake},
     },
     done,
-    find::{Find, Finding, Found},
+    find::{Find, Finding, Matches},
     gather::{Gather, Gathering, Wants},
     keys::sent,
     sort::too_many,
@@ -41,7 +41,7 @@ use super::{
 pub(in super::super) struct Thread {
     uid: bool,
     algorithm: ThreadAlgorithm,
-    found: Found,
+    found: Matches,
     /// Where the messages stand that were gathered.
     places: Vec<u32>,
     state: State,
@@ -68,7 +68,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn push(&mut self, row: &Row, glance: &Glance<'_>) {
+    fn push(&mut self, row: &Row, glance: &SortKeys<'_>) {
         let base = subject::base(glance.subject.unwrap_or_default(), &mut self.subject);
         self.key.clear();
         collation::casemap(base.text, &mut self.key);
@@ -107,13 +107,13 @@ impl Thread {
         Ok(Thread {
             uid: arguments.uid,
             algorithm: arguments.algorithm,
-            found: Found::default(),
+            found: Matches::default(),
             places: Vec::new(),
             state: State::Find(Box::new(find)),
         })
     }
 
-    fn take_found(&mut self, cx: &mut Context, found: Found) -> Step {
+    fn take_found(&mut self, cx: &mut Context, found: Matches) -> Step {
         self.found = found;
         if self.found.places.is_empty() {
             return self.answer(cx, Tree::default());
