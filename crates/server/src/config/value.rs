@@ -57,7 +57,7 @@ impl Value for bool {
 }
 
 impl Value for String {
-    const KIND: &'static str = "text";
+    const KIND: &'static str = "a string";
 
     fn read(value: &DeValue<'_>) -> Result<Self, String> {
         value
@@ -97,7 +97,7 @@ impl Value for Vec<SocketAddr> {
 }
 
 impl Value for Vec<String> {
-    const KIND: &'static str = "a list of texts";
+    const KIND: &'static str = "a list of strings";
 
     fn read(value: &DeValue<'_>) -> Result<Self, String> {
         let Some(list) = value.as_array() else {
