@@ -32,7 +32,8 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
-    // What cargo says of this package to the one that it runs: a build script that reads one of these (ring's does) would be run again, and all that rests on it built again.
+    // What cargo says of this package to the one that it runs: a build script that reads one of these (ring's does) would be run again, and all that
+    // rests on it built again.
     for (name, _) in std::env::vars_os() {
         let told = name.to_string_lossy();
         if told.starts_with("CARGO_PKG_") || told.starts_with("CARGO_MANIFEST_") {

@@ -84,7 +84,8 @@ pub enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Start Debian's Dovecot as a pair with dsync and Whimbrel as clusters, with delays between nodes, and see how far nodes are behind (needs root, for Dovecot)
+    /// Start Debian's Dovecot as a pair with dsync and Whimbrel as clusters, with delays between nodes, and see how far nodes are behind (needs root,
+    /// for Dovecot)
     Lag {
         /// Whimbrel's binary; else the one beside this program
         #[arg(long, value_name = "FILE")]

@@ -216,7 +216,8 @@ impl Handle {
     }
 }
 
-/// Whether a frame is of bodies or states, which have their own room. What begins and what ends a row of pieces keeps its place among them; that somebody has a state to give is small.
+/// Whether a frame is of bodies or states, which have their own room. What begins and what ends a row of pieces keeps its place among them; that
+/// somebody has a state to give is small.
 fn is_bulk(frame: &Frame) -> bool {
     matches!(
         frame,

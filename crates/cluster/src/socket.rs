@@ -5,12 +5,14 @@ use std::{io, time::Duration};
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
-/// A stream between nodes on which nothing comes for so long is probed: a firewall between the nodes keeps it, and who is gone without a word is noticed. A session in
+/// A stream between nodes on which nothing comes for so long is probed: a firewall between the nodes keeps it, and who is gone without a word is
+/// noticed. A session in
 /// IDLE says nothing for minutes.
 pub(crate) const PROBED_AFTER: Duration = Duration::from_secs(60);
 /// Between two probes.
 const PROBED_EVERY: Duration = Duration::from_secs(15);
-/// After so many without an answer the stream is over. How long what was sent may wait for a peer that does not take it is not for the socket to say: a client that reads slowly is one.
+/// After so many without an answer the stream is over. How long what was sent may wait for a peer that does not take it is not for the socket to say:
+/// a client that reads slowly is one.
 const PROBES_MAX: u32 = 4;
 
 /// Small frames go at once, and who is gone is noticed: a stream on which nothing comes for so long is probed.

@@ -629,7 +629,8 @@ impl Inner {
         links.up.values().filter(|link| link.at == from).count()
     }
 
-    /// One link to each incarnation of a peer. A node that was removed may run on beside the one that has its name now, and is to hear of it; no third one is let in.
+    /// One link to each incarnation of a peer. A node that was removed may run on beside the one that has its name now, and is to hear of it; no
+    /// third one is let in.
     fn register(&self, name: &NodeName, new: Registered) -> Result<(), Ended> {
         let mut links = lock(&self.links);
         if links.over {

@@ -104,7 +104,8 @@ fn with_accounts() -> Node {
     node
 }
 
-/// Aliases that an administrator adds and removes, three bytes each: whatever was agreed to leads to accounts, and nowhere in a circle or too far. Until one is removed: what
+/// Aliases that an administrator adds and removes, three bytes each: whatever was agreed to leads to accounts, and nowhere in a circle or too far.
+/// Until one is removed: what
 /// led by it may then lead by a longer way.
 pub fn aliases(data: &[u8]) {
     let mut node = with_accounts();
@@ -117,7 +118,8 @@ pub fn aliases(data: &[u8]) {
     }
 }
 
-/// The same by two administrators who do not see what the other does, and then meet: whatever they made together, circles too, each lookup ends, and both sides say the same.
+/// The same by two administrators who do not see what the other does, and then meet: whatever they made together, circles too, each lookup ends, and
+/// both sides say the same.
 pub fn aliases_of_two(data: &[u8]) {
     let mut one = with_accounts();
     let mut two = Node::new(2);

@@ -70,7 +70,8 @@ fn parse(
     })
 }
 
-/// Senders look domains up, and most name them, as they are in DNS (RFC 5890, 2.3.2.1): under another spelling an address is another one, which they never mean.
+/// Senders look domains up, and most name them, as they are in DNS (RFC 5890, 2.3.2.1): under another spelling an address is another one, which they
+/// never mean.
 /// What was added before this was refused stays.
 fn in_dns(address: Address) -> Result<Address, Refusal> {
     if address.domain().as_str().is_ascii() {
@@ -204,7 +205,8 @@ impl Directory {
     /// Plans an alias. Its domain becomes ours with it. `instead`: if `from` is an account, its mail goes to `to` instead.
     ///
     /// # Errors
-    /// When an address is bad, the target is not here, the alias would lead nowhere, or an account would get no mail any more and that was not said to be meant.
+    /// When an address is bad, the target is not here, the alias would lead nowhere, or an account would get no mail any more and that was not said
+    /// to be meant.
     pub fn plan_add_alias(&self, from: &str, to: &str, instead: bool) -> Result<Vec<Op>, Refusal> {
         let from = in_dns(parse(from, Address::parse_alias)?)?;
         let to = parse(to, Address::parse)?;

@@ -33,7 +33,8 @@ pub struct Account {
     /// What is kept of its password.
     #[n(5)]
     pub credential: Lww<Credential>,
-    /// The UIDVALIDITY that it was made with, if it has risen since. Absent, too, where it had risen before this was kept: what it had risen to stands for it there.
+    /// The UIDVALIDITY that it was made with, if it has risen since. Absent, too, where it had risen before this was kept: what it had risen to
+    /// stands for it there.
     #[n(6)]
     pub born: Option<u32>,
     /// What it may hold, if that was ever set.

@@ -5,7 +5,8 @@
 //! only a hang meets it.
 //!
 //! Reading order: [`server`] starts and stops the product; [`wire`], [`imap`], [`pop3`] and [`mail`] are the clients; [`message`] makes messages
-//! that know what they must look like; [`strict`], [`device`], [`uids`], [`trace`] and [`memory`] are checkers; [`model`] is what a random client believes.
+//! that know what they must look like; [`strict`], [`device`], [`uid_history`], [`trace`] and [`memory`] are checkers; [`model`] is what a random
+//! client believes.
 
 #![allow(
     clippy::missing_panics_doc,

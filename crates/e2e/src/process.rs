@@ -72,9 +72,12 @@ pub fn run(command: &mut Command, stdin: &[u8]) -> Done {
     }
     let stdout = collect(child.stdout.take());
     let stderr = collect(child.stderr.take());
-    let code = ended(&mut child, &shown);
+    let code = end_of(&mut child);
     let text = |thread: thread::JoinHandle<Vec<u8>>| {
         String::from_utf8_lossy(&thread.join().unwrap_or_default()).into_owned()
+    };
+    let Some(code) = code else {
+        panic!("{shown}: does not end\n{}\n{}", text(stdout), text(stderr));
     };
     Done {
         success: code == 0,
@@ -89,14 +92,21 @@ pub fn run(command: &mut Command, stdin: &[u8]) -> Done {
 /// # Panics
 /// When it does not end within [`DEADLINE`]; it is killed then.
 pub fn ended(child: &mut Child, what: &str) -> i32 {
+    let code = end_of(child);
+    code.unwrap_or_else(|| panic!("{what}: does not end"))
+}
+
+/// The same; `None` when it had to be killed.
+fn end_of(child: &mut Child) -> Option<i32> {
     let started = Instant::now();
     loop {
         if let Ok(Some(status)) = child.try_wait() {
-            return status.code().unwrap_or(-1);
+            return Some(status.code().unwrap_or(-1));
         }
         if started.elapsed() > DEADLINE {
             let _ = child.kill();
-            panic!("{what}: does not end");
+            let _ = child.wait();
+            return None;
         }
         thread::sleep(LOOK_EVERY);
     }

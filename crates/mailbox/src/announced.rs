@@ -102,7 +102,7 @@ impl Replica {
     }
 
     /// A UID is told of a message that is not shown under the name, or not any more: as [`Self::announce`].
-    pub fn announce_told(&mut self, name: &MailboxName, uid: u32) {
+    pub fn announce_uid(&mut self, name: &MailboxName, uid: u32) {
         if self.uidnext(name) <= uid {
             self.raise_mark(name, uid.saturating_add(1));
         }
@@ -117,7 +117,8 @@ impl Replica {
         self.dirty_keys.insert(RowKey::Mark(name.clone()));
     }
 
-    /// These were claimed in an epoch: of the last one that is over it is kept. By its claims a delivery is known that was collected, and comes again with an older copy
+    /// These were claimed in an epoch: of the last one that is over it is kept. By its claims a delivery is known that was collected, and comes again
+    /// with an older copy
     /// of a disk.
     pub(crate) fn note_claimed(&mut self, epoch: u32, counters: BTreeMap<u8, u32>) {
         if epoch >= self.epoch {
@@ -136,7 +137,8 @@ impl Replica {
         self.dirty_keys.insert(RowKey::Account);
     }
 
-    /// Another node claims in an epoch of which nothing is known here: the operation by which it rose was passed over, when the account was done away with here. Nothing would ever be
+    /// Another node claims in an epoch of which nothing is known here: the operation by which it rose was passed over, when the account was done away
+    /// with here. Nothing would ever be
     /// shown of what it claims. To be followed by [`Replica::apply`].
     pub fn follow_epoch(&mut self, epoch: u32) {
         if epoch > self.epoch {
@@ -172,17 +174,17 @@ impl Replica {
         self.history_uids = 0;
         self.history_from = self.modseq(0);
         self.dirty_keys.insert(RowKey::Account);
-        let slots: Vec<u32> = self.records.iter().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            if self.records[slot].shown != 0 {
-                self.hide_untold(slot);
+        let indices: Vec<u32> = self.records.iter().map(|(index, _)| index).collect();
+        for index in indices {
+            if self.records[index].shown != 0 {
+                self.hide_unannounced(index);
             }
-            let bits = &mut self.records[slot].bits;
+            let bits = &mut self.records[index].bits;
             bits.late = false;
             bits.pending = false;
             // Rows are written as their messages are claimed again, some at a time: until then the epoch in the row says that it is not
             // shown. All at once would be too much for one write.
-            self.look_at(slot);
+            self.look_at(index);
         }
     }
 }

@@ -112,7 +112,7 @@ impl Replica {
                 } in claims
                 {
                     self.see(message, epoch, uid)?;
-                    let slot = self.slot_of(message)?;
+                    let slot = self.index_of(message)?;
                     self.touch(slot);
                     if self.records[slot].placed == placement || broken("claim-for-any-placement") {
                         self.change_claims(slot, |record| record.claim(epoch, uid));
@@ -202,19 +202,19 @@ impl Replica {
         } else {
             placement
         };
-        let slot = match self.by_id.get(&id) {
+        let index = match self.by_id.get(&id) {
             // Bytes and date of a queue entry were fixed when it was accepted; those of an import may differ where it was imported at two nodes.
-            Some(slot) => {
-                let slot = *slot;
-                self.take_greater(id, self.records[slot].message(), message, content);
+            Some(index) => {
+                let index = *index;
+                self.take_greater(id, self.records[index].message(), message, content);
                 // Imports of before had the tag of what they were there: whichever comes first, the same one stays.
-                let record = &mut self.records[slot];
+                let record = &mut self.records[index];
                 record.entry = record.entry.max(Some(entry));
-                self.change_placement(slot, |record| record.place(placement, mailbox, epoch, uid));
+                self.change_placement(index, |record| record.place(placement, mailbox, epoch, uid));
                 if broken("delivery-revives") {
-                    self.records[slot].killed = false;
+                    self.records[index].killed = false;
                 }
-                slot
+                index
             }
             None => {
                 let killed = self.take_tombstone(id);
@@ -238,7 +238,7 @@ impl Replica {
                 self.insert_record(record)
             }
         };
-        self.touch(slot);
+        self.touch(index);
         Ok(())
     }
 
@@ -252,7 +252,7 @@ impl Replica {
     ) -> Result<(), ApplyError> {
         let CopyEntry { source, uid, flags } = entry;
         let order = Order::of(&source.0);
-        let source = self.slot_of(source)?;
+        let source = self.index_of(source)?;
         // Nothing of it changes, so that its row stays; if it is hidden, its time begins anew.
         self.look_at(source);
         let (origin, message) = (
@@ -284,17 +284,17 @@ impl Replica {
             undelete,
         } = entry;
         self.see(message, epoch, uid)?;
-        let slot = self.slot_of(message)?;
-        self.change_placement(slot, |record| {
+        let index = self.index_of(message)?;
+        self.change_placement(index, |record| {
             record.place(context.stamp, mailbox, epoch, uid)
         });
         if !broken("move-does-not-keep") {
-            self.records[slot].exist.supersede(context);
+            self.records[index].exist.supersede(context);
         }
         if undelete && !broken("move-does-not-undelete") {
-            self.records[slot].clear_flag(crate::record::DELETED, context);
+            self.records[index].clear_flag(crate::record::DELETED, context);
         }
-        self.touch(slot);
+        self.touch(index);
         Ok(())
     }
 
@@ -311,8 +311,8 @@ impl Replica {
         let clear = clear.iter();
         let clear: Vec<u32> = clear.filter_map(|flag| self.find_register(&flag)).collect();
         for message in messages {
-            let slot = self.slot_of(*message)?;
-            let record = &mut self.records[slot];
+            let index = self.index_of(*message)?;
+            let record = &mut self.records[index];
             clear
                 .iter()
                 .for_each(|register| record.clear_flag(*register, context));
@@ -323,17 +323,17 @@ impl Replica {
                 record.exist.supersede(context);
             }
             if was_as_heard {
-                self.note_spelling(slot);
+                self.note_spelling(index);
             }
-            self.touch(slot);
+            self.touch(index);
         }
         Ok(())
     }
 
     fn apply_removals(&mut self, removals: &[Removal]) -> Result<(), ApplyError> {
         for Removal { message, dots } in removals {
-            let slot = self.slot_of(*message)?;
-            let record = &mut self.records[slot];
+            let index = self.index_of(*message)?;
+            let record = &mut self.records[index];
             for dot in dots
                 .iter()
                 .skip(usize::from(broken("expunge-forgets-a-dot")))
@@ -345,15 +345,15 @@ impl Replica {
             }
             // A delivered message's existence by delivery is one class: whoever names it has seen a delivery.
             record.killed |= record.entry.is_some() && !broken("expunge-spares-delivery");
-            self.touch(slot);
+            self.touch(index);
         }
         Ok(())
     }
 
-    fn set_flags(&mut self, slot: u32, flags: &Flags, context: &Context<'_>) {
+    fn set_flags(&mut self, index: u32, flags: &Flags, context: &Context<'_>) {
         for flag in flags.iter() {
             let register = self.register(&flag);
-            self.records[slot].set_flag(register, context);
+            self.records[index].set_flag(register, context);
         }
     }
 

@@ -44,7 +44,7 @@ impl<'a> Member<'a> {
 
     fn pass(&mut self) {
         steps::count(1);
-        self.next = self.rest.next().map(|(uid, slot)| (*uid, *slot));
+        self.next = self.rest.next().map(|(uid, index)| (*uid, *index));
     }
 
     fn find(&mut self, uid: u32) -> Option<u32> {
@@ -55,13 +55,17 @@ impl<'a> Member<'a> {
         for _ in 0..NEIGHBOURS_MAX {
             match self.next {
                 Some((next, _)) if next < uid => self.pass(),
-                next => return next.filter(|(next, _)| *next == uid).map(|(_, slot)| slot),
+                next => {
+                    return next
+                        .filter(|(next, _)| *next == uid)
+                        .map(|(_, index)| index);
+                }
             }
         }
         self.seek(uid);
         self.next
             .filter(|(next, _)| *next == uid)
-            .map(|(_, slot)| slot)
+            .map(|(_, index)| index)
     }
 }
 
@@ -69,7 +73,7 @@ impl<'a> Member<'a> {
 #[derive(Clone, Copy)]
 pub struct VisibleMessage<'a> {
     replica: &'a Replica,
-    slot: u32,
+    index: u32,
     /// The UID under which it was asked for, which may be one that it had before it was claimed again.
     uid: u32,
 }
@@ -92,7 +96,7 @@ impl VisibleMessage<'_> {
     pub fn row(&self) -> Row {
         Row {
             uid: self.uid,
-            ..self.replica.row_of(self.slot)
+            ..self.replica.row_of(self.index)
         }
     }
 
@@ -114,14 +118,14 @@ impl VisibleMessage<'_> {
     }
 
     fn record(&self) -> &Record {
-        &self.replica.records[self.slot]
+        &self.replica.records[self.index]
     }
 }
 
 impl Replica {
     /// The messages that are shown under the name by these UIDs, or were before they were claimed again (docs/design.md#rule-2), in the order of the UIDs,
     /// which should ascend.
-    pub fn shown<'a>(
+    pub fn visible<'a>(
         &'a self,
         name: &'a MailboxName,
         uids: &'a [u32],
@@ -134,12 +138,12 @@ impl Replica {
         };
         uids.iter().filter_map(move |&uid| {
             let mut members = walk.members.iter_mut();
-            let slot = members
+            let index = members
                 .find_map(|member| member.find(uid))
-                .or_else(|| self.resolve_slot(name, uid))?;
+                .or_else(|| self.resolve_index(name, uid))?;
             Some(VisibleMessage {
                 replica: self,
-                slot,
+                index,
                 uid,
             })
         })
@@ -169,8 +173,8 @@ impl Replica {
             .iter()
             .filter_map(|flag| self.find_register(&flag))
             .collect();
-        let meets = |slot: u32| {
-            let record = &self.records[slot];
+        let meets = |index: u32| {
+            let record = &self.records[index];
             set.iter().all(|register| record.has(*register))
                 && !unset.iter().any(|register| record.has(*register))
         };
@@ -178,7 +182,7 @@ impl Replica {
         // Each source ascends, and is looked at no further than those before it.
         let mut look = |source: &mut dyn Iterator<Item = (u32, Option<u32>)>| {
             let before = found.len();
-            for (looks, (uid, slot)) in source.enumerate() {
+            for (looks, (uid, index)) in source.enumerate() {
                 if uid > up_to {
                     break;
                 }
@@ -187,8 +191,8 @@ impl Replica {
                     break;
                 }
                 steps::count(1);
-                if let Some(slot) = slot.filter(|slot| meets(*slot)) {
-                    found.push((uid, slot));
+                if let Some(index) = index.filter(|index| meets(*index)) {
+                    found.push((uid, index));
                 }
             }
         };
@@ -200,12 +204,12 @@ impl Replica {
                 }
                 None => {
                     let range = record.uids.range(uids.clone());
-                    look(&mut range.map(|(uid, slot)| (*uid, Some(*slot))));
+                    look(&mut range.map(|(uid, index)| (*uid, Some(*index))));
                 }
             }
         }
         // Under a UID that it had before, or will have, a client may know a message, too.
-        let other = |uid: &u32| (*uid, self.resolve_slot(name, *uid));
+        let other = |uid: &u32| (*uid, self.resolve_index(name, *uid));
         look(&mut self.older.range(uids.clone()).map(|(uid, _)| other(uid)));
         look(&mut self.pending.range(uids).map(|(uid, _)| other(uid)));
         found.retain(|(uid, _)| *uid <= up_to);
@@ -215,9 +219,9 @@ impl Replica {
             found.truncate(count_max);
             up_to = found[count_max - 1].0;
         }
-        let shown = found.into_iter().map(|(uid, slot)| VisibleMessage {
+        let shown = found.into_iter().map(|(uid, index)| VisibleMessage {
             replica: self,
-            slot,
+            index,
             uid,
         });
         Flagged {

@@ -29,7 +29,7 @@ impl Replica {
             .into_iter()
             .flatten()
             .inspect(|_| steps::count(1))
-            .filter(move |(_, slot)| self.records[**slot].modseq <= base)
+            .filter(move |(_, index)| self.records[**index].modseq <= base)
             .map(move |(uid, _)| (base, *uid));
         let from = record
             .changed
@@ -37,8 +37,8 @@ impl Replica {
         let fresh = record.changed[from..]
             .iter()
             .inspect(|_| steps::count(1))
-            .filter(move |(at, slot)| self.is_fresh(number, *at, *slot))
-            .map(|(at, slot)| (*at, self.records[*slot].shown));
+            .filter(move |(at, index)| self.is_fresh(number, *at, *index))
+            .map(|(at, index)| (*at, self.records[*index].shown));
         came.chain(fresh)
     }
 
@@ -54,7 +54,7 @@ impl Replica {
     /// Whether a client that names this MODSEQ in a condition may have been told it here, or the one before it (who knows all up to what it was
     /// told asks for what is one more), and not by another replica: of two nodes with neighbouring slots that cannot be told apart, for both tell
     /// what one batch brought with one time. Nobody was told one of a time after `now_micros` and a day.
-    pub fn may_have_told(&self, modseq: u64, others: &BTreeSet<u8>, now_micros: u64) -> bool {
+    pub fn may_have_announced(&self, modseq: u64, others: &BTreeSet<u8>, now_micros: u64) -> bool {
         // Every message has a greater one.
         let Some(before) = modseq.checked_sub(1).filter(|before| *before > 0) else {
             return true;
@@ -147,7 +147,7 @@ impl Replica {
             .inspect(|(_, uids)| steps::count(uids.len()))
             .filter(move |(other, _)| other == name)
             .flat_map(|(_, uids)| uids.iter().copied());
-        Some(gone.filter(move |uid| self.shown_slot(name, *uid).is_none()))
+        Some(gone.filter(move |uid| self.visible_index(name, *uid).is_none()))
     }
 
     /// UIDs that have ceased to be shown under the name since `modseq`, ascending. `None` when the history does not reach back so far:

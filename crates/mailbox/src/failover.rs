@@ -89,7 +89,7 @@ impl Replica {
     }
 
     /// The UIDNEXT that this replica has told under the name.
-    pub fn told(&self, name: &MailboxName) -> u32 {
+    pub fn announced_uidnext(&self, name: &MailboxName) -> u32 {
         let of_name = self.names.get(name).map(|state| state.mark);
         of_name
             .or(self.gone_marks.get(name).copied())
@@ -97,7 +97,8 @@ impl Replica {
     }
 
     /// The greatest UID among the numbers that a client names (a UID, or one more: a UIDNEXT) which another node may have told it. Of a slot of `others` it may
-    /// be any that is plausible; of another one it must be known here. `None`: it says that it comes from another node, which may know of slots of which nothing is
+    /// be any that is plausible; of another one it must be known here. `None`: it says that it comes from another node, which may know of slots of
+    /// which nothing is
     /// known here, and any that is plausible is believed. `told`: the UIDNEXT that was told here before it came, below which all may be
     /// from here; `None`: it is known to come from elsewhere.
     pub fn elsewhere(

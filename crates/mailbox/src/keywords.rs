@@ -235,25 +235,26 @@ impl Replica {
     }
 
     /// Remembers whether a row of an earlier version has said how a keyword of the record is spelled.
-    pub(crate) fn note_spelling(&mut self, slot: u32) {
-        if self.records[slot].is_spelled_as_heard() {
-            self.as_heard.insert(slot);
+    pub(crate) fn note_spelling(&mut self, index: u32) {
+        if self.records[index].is_spelled_as_heard() {
+            self.as_heard.insert(index);
         } else if !self.as_heard.is_empty() {
-            self.as_heard.remove(&slot);
+            self.as_heard.remove(&index);
         }
     }
 
-    /// Takes what rows of an earlier version say by the order in which this replica had heard of it from one that has carried out the same log. For the check of a store.
+    /// Takes what rows of an earlier version say by the order in which this replica had heard of it from one that has carried out the same log. For
+    /// the check of a store.
     pub fn spell_as(&mut self, other: &Self) {
         let here = self.keywords.translate(&other.keywords);
-        for slot in std::mem::take(&mut self.as_heard) {
-            let Some(record) = self.records.get_mut(slot) else {
+        for index in std::mem::take(&mut self.as_heard) {
+            let Some(record) = self.records.get_mut(index) else {
                 continue;
             };
             let theirs = other
                 .by_id
                 .get(&record.id)
-                .map(|slot| &other.records[*slot]);
+                .map(|index| &other.records[*index]);
             for entry in &mut record.flags {
                 let flag = self.keywords.keyword(entry.spelling);
                 let said = theirs.into_iter().flat_map(|record| &record.flags);
@@ -263,29 +264,30 @@ impl Replica {
                     entry.spelling = here.of(of.spelling).spelling;
                 }
             }
-            self.note_spelling(slot);
+            self.note_spelling(index);
         }
     }
 
     /// Whether a message that is shown is among those of [`Self::plan_spellings`].
     pub fn spells_as_heard(&self) -> bool {
-        let mut slots = self.as_heard.iter();
-        slots.any(|slot| self.records[*slot].shown != 0)
+        let mut indices = self.as_heard.iter();
+        indices.any(|index| self.records[*index].shown != 0)
     }
 
-    /// STORE of what rows of an earlier version say of keywords, as it is shown: each replica had kept the spelling that it heard first. Once every one that shows
+    /// STORE of what rows of an earlier version say of keywords, as it is shown: each replica had kept the spelling that it heard first. Once every
+    /// one that shows
     /// something has said it anew, all show the same. A part of it: apply, and plan again, until it is empty.
     pub fn plan_spellings(&self) -> Plan<()> {
-        let shown = |slot: &&u32| {
-            let record = &self.records[**slot];
+        let shown = |index: &&u32| {
+            let record = &self.records[**index];
             record.alive() && record.shown != 0
         };
-        let slots = self.as_heard.iter().filter(shown).copied();
-        let mut slots: Vec<u32> = slots.take(SPELLED_PER_OP_MAX).collect();
-        slots.truncate(self.first_within(&slots, SPELLED_BYTES_MAX));
+        let indices = self.as_heard.iter().filter(shown).copied();
+        let mut indices: Vec<u32> = indices.take(SPELLED_PER_OP_MAX).collect();
+        indices.truncate(self.first_within(&indices, SPELLED_BYTES_MAX));
         let mut groups: BTreeMap<Flags, Vec<MessageId>> = BTreeMap::new();
-        for slot in slots {
-            let record = &self.records[slot];
+        for index in indices {
+            let record = &self.records[index];
             let heard = record.flags.iter().filter(|of| !of.spelling.is_exact());
             let shown = heard.filter_map(|of| Some((of.flag, record.spelling(of.flag)?)));
             let set: Flags = shown

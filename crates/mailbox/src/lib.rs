@@ -13,9 +13,10 @@
 //! and puts `take_dirty` into the same atomic write. It answers when that is on disk.
 //! Before a UID or UIDNEXT is told: `announce`. After foreign batches: `plan_late` until nothing comes.
 //!
-//! Reading order: `ids`, `name`, `flags`, `keywords`, `op`; `slab`, `record`, `replica`, `apply`, `view` (what is shown or late), `told`.
-//! Planning: `plan/mod` (claims), `plan/messages`, `plan/mailboxes`, `plan/uids`, `plan/size`. Other copies: `lineage`, `elsewhere`, `lacking`, `merge`.
-//! Reading: `uids`, `read`, `listing`, `walk`, `since`, `recent`. Storing: `rows`, `load`.
+//! Reading order: `ids`, `name`, `flags`, `keywords`, `op`; `slab`, `record`, `replica`, `apply`, `view` (what is shown or late), `announced`.
+//! Planning: `plan/mod` (claims), `plan/messages`, `plan/mailboxes`, `plan/reassign`, `plan/size`. Other copies: `rollback`, `failover`,
+//! `missing_blobs`, `merge`.
+//! Reading: `uid_list`, `read`, `listing`, `by_uid`, `changes_since`, `recent`. Storing: `rows`, `load`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -66,7 +67,7 @@ pub use read::{NameInfo, Row, Status, Usage, Visibility};
 pub use recent::Recent;
 pub use record::CLAIMS_KEPT_MAX;
 pub use replica::{
-    ApplyError, Collected, Dropped, Effects, PATIENCE_MICROS_MAX, Peer, Peers, Replica, Step,
+    ApplyError, Collected, Dropped, Effects, Peer, Peers, Replica, Step, TIMEOUT_MICROS_MAX,
     Tombstones,
 };
 pub use rollback::{Renewed, RestoreRecovery};

@@ -137,7 +137,7 @@ impl Replica {
         record.name = row.name;
         record.special_use = row.special_use;
         record.base_modseq = row.base_modseq;
-        record.shown_from = row.shown_from;
+        record.visible_from = row.visible_from;
     }
 
     fn load_message(&mut self, id: MessageId, row: MessageRow, mailbox: u32) {
@@ -164,7 +164,7 @@ impl Replica {
             older,
             origin: row.origin,
         };
-        let slot = self.insert_record(Record {
+        let index = self.insert_record(Record {
             id,
             exist: row.exist,
             placed: row.placed,
@@ -186,10 +186,10 @@ impl Replica {
             view_box: mailbox,
             bits: Default::default(),
         });
-        self.note_spelling(slot);
-        self.weigh(slot);
-        if self.records[slot].alive() {
-            self.lives(slot, mailbox, true);
+        self.note_spelling(index);
+        self.weigh(index);
+        if self.records[index].alive() {
+            self.count_member(index, mailbox, true);
         }
     }
 
@@ -267,26 +267,26 @@ impl Replica {
         self.last_change = self.last_change.max(self.history_from / 64);
     }
 
-    fn load_view(&mut self, slot: u32, since: &std::sync::Arc<VersionVector>) {
-        if !self.records[slot].alive() {
-            self.hidden.insert(slot, since.clone());
+    fn load_view(&mut self, index: u32, since: &std::sync::Arc<VersionVector>) {
+        if !self.records[index].alive() {
+            self.hidden.insert(index, since.clone());
         }
-        self.change_claims(slot, |_| {});
+        self.change_claims(index, |_| {});
         // Neither an epoch nor a RENAME writes every row: what was shown before it is not shown now.
-        let record = &self.records[slot];
+        let record = &self.records[index];
         let mailbox = &self.boxes[record.mailbox];
         if record.epoch != self.epoch || mailbox.hides(self.epoch, record.shown) {
-            self.records[slot].shown = 0;
+            self.records[index].shown = 0;
         }
-        let record = &self.records[slot];
+        let record = &self.records[index];
         if record.shown != 0 {
             let mailbox = &mut self.boxes[record.mailbox];
-            mailbox.uids.insert(record.shown, slot);
+            mailbox.uids.insert(record.shown, index);
             mailbox.size += u64::from(record.size);
             mailbox.open_ends += u32::from(record.open_end);
-            mailbox.changed.push((record.modseq, slot));
+            mailbox.changed.push((record.modseq, index));
         }
-        let record = &self.records[slot];
+        let record = &self.records[index];
         if !record.alive() || (record.shown == record.uid && record.epoch == self.epoch) {
             return;
         }
@@ -297,11 +297,11 @@ impl Replica {
             .map_or(0, |state| state.mark);
         let late = epoch != self.epoch || uid < mark;
         if late {
-            self.late.insert((epoch, uid), slot);
+            self.late.insert((epoch, uid), index);
         } else {
-            self.pending.insert(uid, (slot, 0));
+            self.pending.insert(uid, (index, 0));
         }
-        let bits = &mut self.records[slot].bits;
+        let bits = &mut self.records[index].bits;
         bits.late = late;
         bits.pending = !late;
     }

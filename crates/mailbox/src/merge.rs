@@ -12,7 +12,8 @@ use crate::{
     Collected, Dropped, Effects, EntryTag, Message, MessageId, Peers, Replica, RowKey, Tombstones,
 };
 
-/// What a replica has applied. A delivery has no dot of its own that would say so: who has applied it and keeps no record has removed and collected it, and who keeps one all the same has
+/// What a replica has applied. A delivery has no dot of its own that would say so: who has applied it and keeps no record has removed and collected
+/// it, and who keeps one all the same has
 /// an older copy of a disk, or the state of who has.
 struct Knew {
     /// All that the other one has.
@@ -130,15 +131,15 @@ impl Replica {
     ) {
         let keywords = self.keywords.translate(&other.keywords);
         let nothing = DotSet::new();
-        let slots: Vec<u32> = self.records.iter().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            if !other.by_id.contains_key(&self.records[slot].id) {
-                let record = &mut self.records[slot];
+        let indices: Vec<u32> = self.records.iter().map(|(index, _)| index).collect();
+        for index in indices {
+            if !other.by_id.contains_key(&self.records[index].id) {
+                let record = &mut self.records[index];
                 record.exist.join(mine, &nothing, theirs);
                 record.killed |= other.tombstones.contains(&record.id);
                 record.killed |= there.has(record);
                 record.join_flags(mine, &[], theirs);
-                self.touch(slot);
+                self.touch(index);
             }
         }
         // What is here of messages that have copies: the content row is of that.
@@ -161,18 +162,18 @@ impl Replica {
             translated.flags.sort_unstable();
             let origin = record.origin();
             let message = self.by_id.get(&origin);
-            let message = message.map(|slot| self.records[*slot].message());
+            let message = message.map(|index| self.records[*index].message());
             let message = message.or_else(|| copied.get(&origin).cloned());
             let is_less = |of: &Message| *of < record.message();
             if message.as_ref().is_some_and(is_less) && !broken("join-keeps-first-import") {
                 greater.insert(origin, record.message());
             }
             match self.by_id.get(&record.id) {
-                Some(slot) => {
-                    let slot = *slot;
-                    self.change_placement(slot, |record| record.join(mine, &translated, theirs));
-                    self.touch(slot);
-                    self.note_spelling(slot);
+                Some(index) => {
+                    let index = *index;
+                    self.change_placement(index, |record| record.join(mine, &translated, theirs));
+                    self.touch(index);
+                    self.note_spelling(index);
                 }
                 None => {
                     translated.exist = DotSet::new();
@@ -188,10 +189,10 @@ impl Replica {
                     if let Some(message) = message {
                         translated.set_message(message);
                     }
-                    let slot = self.insert_record(translated);
-                    self.change_claims(slot, |_| {});
-                    self.touch(slot);
-                    self.note_spelling(slot);
+                    let index = self.insert_record(translated);
+                    self.change_claims(index, |_| {});
+                    self.touch(index);
+                    self.note_spelling(index);
                 }
             }
         }
@@ -294,13 +295,15 @@ impl Replica {
         collected
     }
 
-    fn drop_record(&mut self, slot: u32, tombstones: Tombstones) -> Option<Dropped> {
-        self.hidden.remove(&slot);
+    fn drop_record(&mut self, index: u32, tombstones: Tombstones) -> Option<Dropped> {
+        self.hidden.remove(&index);
         // Takes its claims out of the indexes.
-        self.change_claims(slot, |record: &mut Record| record.set_claims(0, Vec::new()));
-        let record = self.records.remove(slot)?;
+        self.change_claims(index, |record: &mut Record| {
+            record.set_claims(0, Vec::new())
+        });
+        let record = self.records.remove(index)?;
         self.spilled -= usize::from(record.bits.spilled);
-        self.as_heard.remove(&slot);
+        self.as_heard.remove(&index);
         self.by_id.remove(&record.id);
         self.boxes[record.mailbox].records -= 1;
         self.dirty_rows.insert(RowKey::Message(record.id), None);

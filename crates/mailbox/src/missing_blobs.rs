@@ -2,7 +2,7 @@
 //!
 //! To all that is shown such a message does not exist; it is neither late nor does it wait for peers. When its body comes it is looked at as if it had
 //! arrived only then: so below a mark that was told meanwhile it is late. Lest that be so of every second message, what has a greater claim waits
-//! for it a while ([`BODY_PATIENCE_MICROS`], docs/decisions/0019). Which bodies are missing the caller knows, and tells after a load.
+//! for it a while ([`BLOB_TIMEOUT_MICROS`], docs/decisions/0019). Which bodies are missing the caller knows, and tells after a load.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::{BlobName, Effects, Peers, Replica};
 /// So long what has a greater claim waits for a body. It is the longest that a peer is waited for, too (docs/design.md#rule-5): most bodies are there
 /// by then, and
 /// one that nobody has holds up what came within this time, once.
-pub(crate) const BODY_PATIENCE_MICROS: u64 = 2_000_000;
+pub(crate) const BLOB_TIMEOUT_MICROS: u64 = 2_000_000;
 
 impl Replica {
     /// The body is not here: messages that name it are not shown. To be said before the operations that name it are applied.
     pub fn lack(&mut self, blob: BlobName) {
-        self.lacking.entry(blob).or_default();
+        self.missing_blobs.entry(blob).or_default();
     }
 
     /// As [`Self::lack`], of all these, after a load: what is not shown for them waits for nothing else.
@@ -38,29 +38,29 @@ impl Replica {
             self.lack(blob);
             if is_alive {
                 self.stop_waiting(slot);
-                self.lacking.entry(blob).or_default().push(slot);
+                self.missing_blobs.entry(blob).or_default().push(slot);
             }
         }
     }
 
     /// Whether a message may be held back for this body.
     pub fn lacks(&self, blob: &BlobName) -> bool {
-        self.lacking.contains_key(blob)
+        self.missing_blobs.contains_key(blob)
     }
 
     /// What [`Self::lacks`] says it of.
-    pub fn lacking(&self) -> impl Iterator<Item = BlobName> {
-        self.lacking.keys().copied()
+    pub fn missing_blobs(&self) -> impl Iterator<Item = BlobName> {
+        self.missing_blobs.keys().copied()
     }
 
     /// The body is here: messages that name it are shown, or are late.
     pub fn body_came(&mut self, blob: &BlobName, now_micros: u64, peers: &Peers) -> Effects {
-        for slot in self.lacking.remove(blob).unwrap_or_default() {
-            self.awaits_no_body(slot);
-            let record = self.records.get(slot);
+        for index in self.missing_blobs.remove(blob).unwrap_or_default() {
+            self.awaits_no_body(index);
+            let record = self.records.get(index);
             // It may have been removed meanwhile, and the place be another's.
             if record.is_some_and(|record| record.alive() && record.blob == *blob) {
-                self.look_at(slot);
+                self.look_at(index);
             }
         }
         // Only living messages were touched, so that nothing is hidden here.
@@ -69,23 +69,24 @@ impl Replica {
 
     /// Whether messages with greater claims wait for this body.
     pub fn awaits(&self, blob: &BlobName) -> bool {
-        let slots = self.lacking.get(blob).into_iter().flatten();
-        let mut records = slots.filter_map(|slot| Some((slot, self.records.get(*slot)?)));
-        records.any(|(slot, record)| {
+        let indices = self.missing_blobs.get(blob).into_iter().flatten();
+        let mut records = indices.filter_map(|index| Some((index, self.records.get(*index)?)));
+        records.any(|(index, record)| {
             let awaited = self.awaited.get(&record.uid);
-            awaited.is_some_and(|(of, _)| of == slot)
+            awaited.is_some_and(|(of, _)| of == index)
         })
     }
 
     /// Nobody who can be asked has the body: nothing waits for it any more. When it comes its messages are shown, or are late, as ever.
     pub fn nobody_has(&mut self, blob: &BlobName, now_micros: u64, peers: &Peers) -> Effects {
-        for slot in self.lacking.get(blob).cloned().unwrap_or_default() {
+        for slot in self.missing_blobs.get(blob).cloned().unwrap_or_default() {
             self.awaits_no_body(slot);
         }
         self.settle(&VersionVector::new(), now_micros, peers)
     }
 
-    /// What waited for bodies, and for none that is awaited yet, is looked at in the step that begins. However a wait has ended: the body is here, or nobody has it, or its time is over, or
+    /// What waited for bodies, and for none that is awaited yet, is looked at in the step that begins. However a wait has ended: the body is here, or
+    /// nobody has it, or its time is over, or
     /// its message was removed or claimed anew.
     pub(crate) fn look_at_what_waited(&mut self, peers: &Peers) {
         if !self.awaited.is_empty() {
@@ -122,50 +123,50 @@ impl Replica {
     }
 
     /// Holds a message back if its body is not here.
-    pub(crate) fn hold_back(&mut self, slot: u32, peers: &Peers) -> bool {
-        let record = &self.records[slot];
+    pub(crate) fn hold_back(&mut self, index: u32, peers: &Peers) -> bool {
+        let record = &self.records[index];
         if record.shown != 0 || broken("body-not-awaited") {
             return false;
         }
-        let Some(waiting) = self.lacking.get_mut(&record.blob) else {
+        let Some(waiting) = self.missing_blobs.get_mut(&record.blob) else {
             return false;
         };
-        if !waiting.contains(&slot) {
-            waiting.push(slot);
+        if !waiting.contains(&index) {
+            waiting.push(index);
         }
         if let (Some(until), true) = (peers.body_until(), record.epoch == self.epoch) {
-            self.awaited.entry(record.uid).or_insert((slot, until));
+            self.awaited.entry(record.uid).or_insert((index, until));
         }
         true
     }
 
     /// The message for which this UID was claimed, if it is held back.
-    pub(crate) fn held_back_slot(&self, uid: u32) -> Option<u32> {
-        let awaited = self.awaited.get(&uid).map(|(slot, _)| *slot);
+    pub(crate) fn held_back_index(&self, uid: u32) -> Option<u32> {
+        let awaited = self.awaited.get(&uid).map(|(index, _)| *index);
         awaited.or_else(|| {
-            let all = self.lacking.values().flatten();
-            let mut all = all.filter_map(|slot| Some((*slot, self.records.get(*slot)?)));
-            let found = all.find(|(slot, record)| {
-                record.uid == uid && record.epoch == self.epoch && self.is_held_back(*slot, record)
+            let all = self.missing_blobs.values().flatten();
+            let mut all = all.filter_map(|index| Some((*index, self.records.get(*index)?)));
+            let found = all.find(|(index, record)| {
+                record.uid == uid && record.epoch == self.epoch && self.is_held_back(*index, record)
             });
-            found.map(|(slot, _)| slot)
+            found.map(|(index, _)| index)
         })
     }
 
     /// Whether the message is not shown since its body is not here.
-    pub(crate) fn is_held_back(&self, slot: u32, record: &Record) -> bool {
-        let waiting = self.lacking.get(&record.blob);
-        let held = waiting.is_some_and(|slots| slots.contains(&slot));
+    pub(crate) fn is_held_back(&self, index: u32, record: &Record) -> bool {
+        let waiting = self.missing_blobs.get(&record.blob);
+        let held = waiting.is_some_and(|indices| indices.contains(&index));
         held && record.alive() && record.shown == 0
     }
 
     /// Nothing waits for the body of this message any more.
-    pub(crate) fn awaits_no_body(&mut self, slot: u32) {
-        if let Some(record) = self.records.get(slot)
+    pub(crate) fn awaits_no_body(&mut self, index: u32) {
+        if let Some(record) = self.records.get(index)
             && self
                 .awaited
                 .get(&record.uid)
-                .is_some_and(|(of, _)| *of == slot)
+                .is_some_and(|(of, _)| *of == index)
         {
             let uid = record.uid;
             self.awaited.remove(&uid);

@@ -280,14 +280,14 @@ impl Replica {
     }
 
     /// The record shown under exactly this UID.
-    pub(crate) fn shown_slot(&self, name: &MailboxName, uid: u32) -> Option<u32> {
+    pub(crate) fn visible_index(&self, name: &MailboxName, uid: u32) -> Option<u32> {
         self.members(name)
             .find_map(|(_, record)| record.uids.get(&uid).copied())
     }
 
-    pub(crate) fn row_of(&self, slot: u32) -> Row {
+    pub(crate) fn row_of(&self, index: u32) -> Row {
         steps::count(1);
-        let record = &self.records[slot];
+        let record = &self.records[index];
         let placed = i64::try_from(record.placed.hlc / 1_000_000).unwrap_or(i64::MAX);
         Row {
             uid: record.shown,
@@ -305,7 +305,7 @@ impl Replica {
 
     /// The message shown under exactly this UID.
     pub fn row(&self, name: &MailboxName, uid: u32) -> Option<Row> {
-        self.shown_slot(name, uid).map(|slot| self.row_of(slot))
+        self.visible_index(name, uid).map(|slot| self.row_of(slot))
     }
 
     /// The messages shown under UIDs of the range, ascending.
@@ -322,67 +322,67 @@ impl Replica {
     }
 
     /// The record that bears this UID under the name, or bore it before it was claimed again (docs/design.md#rule-2).
-    pub(crate) fn resolve_slot(&self, name: &MailboxName, uid: u32) -> Option<u32> {
-        if let Some(slot) = self.shown_slot(name, uid) {
-            return Some(slot);
+    pub(crate) fn resolve_index(&self, name: &MailboxName, uid: u32) -> Option<u32> {
+        if let Some(index) = self.visible_index(name, uid) {
+            return Some(index);
         }
-        let slot = *self
+        let index = *self
             .older
             .get(&uid)
-            .or_else(|| self.pending.get(&uid).map(|(slot, _)| slot))?;
-        let record = &self.records[slot];
+            .or_else(|| self.pending.get(&uid).map(|(index, _)| index))?;
+        let record = &self.records[index];
         let here = record.shown != 0 && self.boxes[record.view_box].listed.as_ref() == Some(name);
-        here.then_some(slot)
+        here.then_some(index)
     }
 
     /// The present UID of the message that bears this UID, or bore it before it was claimed again (docs/design.md#rule-2).
     pub fn resolve(&self, name: &MailboxName, uid: u32) -> Option<u32> {
-        self.resolve_slot(name, uid)
-            .map(|slot| self.records[slot].shown)
+        self.resolve_index(name, uid)
+            .map(|index| self.records[index].shown)
     }
 
     /// The message for which this UID was claimed, whether or not it is shown yet.
     pub fn claimant(&self, name: &MailboxName, uid: u32) -> Option<MessageId> {
-        let slot = self.shown_slot(name, uid);
-        let slot = slot.or_else(|| self.older.get(&uid).copied());
-        let slot = slot.or_else(|| self.pending.get(&uid).map(|(slot, _)| *slot));
-        let slot = slot.or_else(|| self.late.get(&(self.epoch, uid)).copied());
-        let slot = slot.or_else(|| self.held_back_slot(uid));
-        slot.map(|slot| self.records[slot].id)
+        let index = self.visible_index(name, uid);
+        let index = index.or_else(|| self.older.get(&uid).copied());
+        let index = index.or_else(|| self.pending.get(&uid).map(|(index, _)| *index));
+        let index = index.or_else(|| self.late.get(&(self.epoch, uid)).copied());
+        let index = index.or_else(|| self.held_back_index(uid));
+        index.map(|index| self.records[index].id)
     }
 
     /// Whether clients may be told of the message's present UID.
-    pub fn standing(&self, message: &MessageId) -> Visibility {
-        let Some(slot) = self.by_id.get(message).copied() else {
+    pub fn visibility(&self, message: &MessageId) -> Visibility {
+        let Some(index) = self.by_id.get(message).copied() else {
             return Visibility::Gone;
         };
-        match &self.records[slot] {
+        match &self.records[index] {
             record if !record.alive() => Visibility::Gone,
             record if record.shown == record.uid => Visibility::VisibleMessage(record.uid),
-            record if self.is_held_back(slot, record) => Visibility::Lacks,
+            record if self.is_held_back(index, record) => Visibility::Lacks,
             _ => Visibility::Waits,
         }
     }
 
     /// The body that its record names; `None`: it is not here.
     pub fn body(&self, message: &MessageId) -> Option<BlobName> {
-        let slot = self.by_id.get(message)?;
-        Some(self.records[*slot].blob)
+        let index = self.by_id.get(message)?;
+        Some(self.records[*index].blob)
     }
 
     /// What never changes about a message; `None`: it is not here.
     pub fn message(&self, message: &MessageId) -> Option<Message> {
-        let slot = self.by_id.get(message)?;
-        Some(self.records[*slot].message())
+        let index = self.by_id.get(message)?;
+        Some(self.records[*index].message())
     }
 
     /// When the message was put where it is, by whom; `None`: it is not here.
     pub fn placed(&self, message: &MessageId) -> Option<Stamp> {
-        let slot = self.by_id.get(message)?;
-        Some(self.records[*slot].placed)
+        let index = self.by_id.get(message)?;
+        Some(self.records[*index].placed)
     }
 
-    /// Whether a MODSEQ that a client names was given by this replica: its slot is ours, and it is neither of the future nor of a time that
+    /// Whether a MODSEQ that a client names was given by this replica: its index is ours, and it is neither of the future nor of a time that
     /// was lost. Of any other it is not known what the client had seen when it was told it.
     pub fn is_own_modseq(&self, modseq: u64) -> bool {
         modseq % 64 == u64::from(self.slot)

@@ -25,7 +25,8 @@ impl Replica {
         self.names.keys().filter(has_it).min().cloned()
     }
 
-    /// Messages that clients of another node put into the mailbox of this use, or the one of this name where none has that use, by operations about to be applied; with their
+    /// Messages that clients of another node put into the mailbox of this use, or the one of this name where none has that use, by operations about
+    /// to be applied; with their
     /// content rows.
     pub fn put_into(
         &self,
@@ -62,10 +63,10 @@ impl Replica {
         let last = self
             .members(name)
             .filter_map(|(_, record)| record.uids.range(..uid).next_back());
-        let (_, &slot) = last.max()?;
+        let (_, &index) = last.max()?;
         Some(Recent {
-            row: self.row_of(slot),
-            delivered: self.records[slot].entry.is_some(),
+            row: self.row_of(index),
+            delivered: self.records[index].entry.is_some(),
         })
     }
 

@@ -113,7 +113,7 @@ pub(crate) struct Bits {
     /// In the list of rows to write.
     pub(crate) dirty: bool,
     /// In the list of rows to write for nothing but what is shown.
-    pub(crate) dirty_shown: bool,
+    pub(crate) dirty_visible: bool,
     /// How many flags were counted that do not lie in the record itself.
     pub(crate) spilled: u16,
 }
@@ -353,7 +353,7 @@ pub(crate) struct BoxRecord {
     /// Whatever is shown in it counts as changed at this MODSEQ: when it came under its name.
     pub(crate) base_modseq: u64,
     /// The epoch and the mark of the name under which it came: what its rows say was shown below that is not shown under it.
-    pub(crate) shown_from: Option<(u32, u32)>,
+    pub(crate) visible_from: Option<(u32, u32)>,
     /// Shown messages.
     pub(crate) uids: BTreeMap<u32, u32>,
     /// Shown messages by MODSEQ, ascending; entries whose record has another MODSEQ by now are stale.
@@ -395,7 +395,7 @@ impl BoxRecord {
             records: 0,
             listed: None,
             base_modseq: 0,
-            shown_from: None,
+            visible_from: None,
             uids: BTreeMap::new(),
             changed: Vec::new(),
             list: Uids::default(),
@@ -414,7 +414,7 @@ impl BoxRecord {
     /// Whether what a row says was shown under this UID is not shown since the mailbox came under its name. Whatever was shown in it after that has a
     /// greater UID, since marks only rise within an epoch.
     pub(crate) fn hides(&self, epoch: u32, uid: u32) -> bool {
-        let from = self.shown_from.filter(|(since, _)| *since == epoch);
+        let from = self.visible_from.filter(|(since, _)| *since == epoch);
         from.is_some_and(|(_, mark)| uid < mark) && !broken("rename-shows-again")
     }
 

@@ -11,16 +11,17 @@ use whimbrel_crdt::{Batch, Incarnation, OrMap, Stamp, VersionVector};
 use crate::failover::Point;
 use crate::ids::IdHasher;
 use crate::keywords::{Keywords, Register, Spelling};
-use crate::missing_blobs::BODY_PATIENCE_MICROS;
+use crate::missing_blobs::BLOB_TIMEOUT_MICROS;
 use crate::record::{BoxRecord, CLAIMS_KEPT_MAX, FIRST_KEYWORD, FlagDot, Record};
 use crate::rollback::Lineage;
 use crate::slab::Slab;
 use crate::{AccountId, BlobName, Flag, Flags, MailboxId, MailboxName, MessageId, RowKey, Usage};
 
 /// So long a claim waits for peers at most, however often its message was claimed before: the shortest first wait (100 ms, `replication::readers`), doubled
-/// once for each superseded claim that is kept, so that it is reached on every link. Longer than any way there and back that is not a fault, shorter than clients wait
+/// once for each superseded claim that is kept, so that it is reached on every link. Longer than any way there and back that is not a fault, shorter
+/// than clients wait
 /// for an answer.
-pub const PATIENCE_MICROS_MAX: u64 = 25_600_000;
+pub const TIMEOUT_MICROS_MAX: u64 = 25_600_000;
 
 /// Another replica that is live and has readers on the account (docs/design.md#rule-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub struct Peer {
     /// The greatest counter of the account heard from it.
     pub heard: u32,
     /// How long a message's first claim waits for it, in microseconds: three round trips, at most two seconds.
-    pub patience_micros: u64,
+    pub timeout_micros: u64,
 }
 
 /// The other live replicas with readers on the account, at one moment.
@@ -63,7 +64,7 @@ impl Peers {
 
     /// Until when greater claims wait for a body that is not here at this moment.
     pub(crate) fn body_until(&self) -> Option<u64> {
-        self.mono_micros.checked_add(BODY_PATIENCE_MICROS)
+        self.mono_micros.checked_add(BLOB_TIMEOUT_MICROS)
     }
 
     /// The moment.
@@ -74,14 +75,14 @@ impl Peers {
     /// Until when what is claimed at this moment waits for them, if its message has so many superseded claims: each doubles the wait. Perhaps those were
     /// shown too soon, and late elsewhere, for peers answer later than they are waited for; so in the end they are heard.
     pub(crate) fn until(&self, superseded: usize) -> u64 {
-        let patience = self.readers.iter().map(|peer| peer.patience_micros);
+        let patience = self.readers.iter().map(|peer| peer.timeout_micros);
         let first = patience.max().unwrap_or(0);
         let doubled = match broken("waits-alike") {
             true => first,
             false => first.saturating_mul(1 << superseded.min(CLAIMS_KEPT_MAX)),
         };
         self.mono_micros
-            .saturating_add(doubled.min(PATIENCE_MICROS_MAX).max(first))
+            .saturating_add(doubled.min(TIMEOUT_MICROS_MAX).max(first))
     }
 
     /// Whether from each a counter at least as high as that of the claim was heard.
@@ -288,7 +289,7 @@ pub struct Replica {
     /// Messages that wait for peers, by claim, with the time when they wait no longer. Those that waited before a load wait for nobody.
     pub(crate) pending: BTreeMap<u32, (u32, u64)>,
     /// Bodies that are not here, with the messages that are not shown for it.
-    pub(crate) lacking: BTreeMap<BlobName, Vec<u32>>,
+    pub(crate) missing_blobs: BTreeMap<BlobName, Vec<u32>>,
     /// Claims of some of them, for which greater ones wait, with the message and until when.
     pub(crate) awaited: BTreeMap<u32, (u32, u64)>,
     /// Nothing waits any more for some that were among these: what did is yet to be looked at.
@@ -309,7 +310,7 @@ pub struct Replica {
     pub(crate) touched_boxes: Vec<u32>,
     pub(crate) dirty: Vec<u32>,
     /// Messages of which nothing but what is shown has changed, unless they are in `dirty`, too.
-    pub(crate) dirty_shown: Vec<u32>,
+    pub(crate) dirty_visible: Vec<u32>,
     pub(crate) dirty_boxes: Vec<u32>,
     pub(crate) dirty_rows: BTreeMap<RowKey, Option<Vec<u8>>>,
     /// Rows whose bytes are made when they are taken.
@@ -367,7 +368,7 @@ impl Replica {
             floor: 0,
             late: BTreeMap::new(),
             pending: BTreeMap::new(),
-            lacking: BTreeMap::new(),
+            missing_blobs: BTreeMap::new(),
             awaited: BTreeMap::new(),
             awaits_less: false,
             last_change: 0,
@@ -380,7 +381,7 @@ impl Replica {
             touched: Vec::new(),
             touched_boxes: Vec::new(),
             dirty: Vec::new(),
-            dirty_shown: Vec::new(),
+            dirty_visible: Vec::new(),
             dirty_boxes: Vec::new(),
             dirty_rows: BTreeMap::new(),
             dirty_keys: BTreeSet::new(),
@@ -411,7 +412,7 @@ impl Replica {
 
     /// Whether everything visible is shown.
     pub fn is_clean(&self) -> bool {
-        self.late.is_empty() && self.pending.is_empty() && self.lacking.is_empty()
+        self.late.is_empty() && self.pending.is_empty() && self.missing_blobs.is_empty()
     }
 
     /// For each slot the greatest counter claimed with it.
@@ -477,8 +478,8 @@ impl Replica {
     }
 
     /// The flags of a record may have changed.
-    pub(crate) fn weigh(&mut self, slot: u32) {
-        let record = &mut self.records[slot];
+    pub(crate) fn weigh(&mut self, index: u32) {
+        let record = &mut self.records[index];
         let spilled = match record.flags.spilled() {
             true => u16::try_from(record.flags.capacity()).unwrap_or(u16::MAX),
             false => 0,
@@ -553,7 +554,7 @@ impl Replica {
             .ok_or(ApplyError::MissingMailbox(id))
     }
 
-    pub(crate) fn slot_of(&self, id: MessageId) -> Result<u32, ApplyError> {
+    pub(crate) fn index_of(&self, id: MessageId) -> Result<u32, ApplyError> {
         self.by_id
             .get(&id)
             .copied()

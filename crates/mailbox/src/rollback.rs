@@ -9,7 +9,7 @@
 //!
 //! When all slots are used up their round begins anew, and with it an epoch of every account (docs/design.md#rule-7).
 
-use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Incarnation, mutants::broken};
 
 use crate::{At, MailboxName, Replica, RowKey, Takeover};
 
@@ -79,7 +79,9 @@ impl Replica {
 
     /// Whether the account was last loaded under another incarnation.
     pub fn needs_renewal(&self, renewal: &RestoreRecovery) -> bool {
-        self.lineage.incarnation != Some(renewal.incarnation)
+        let was_renewed = !self.lineage.retired.is_empty();
+        let is_forgotten = was_renewed && broken("second-restore-not-renewed");
+        self.lineage.incarnation != Some(renewal.incarnation) && !is_forgotten
     }
 
     /// Before something is joined to an account that is to be renewed, or applied to it: what comes so must not be shown below what was told in the
@@ -144,7 +146,7 @@ impl Replica {
         let numbers: Vec<u32> = self.boxes.iter().map(|(number, _)| number).collect();
         for number in numbers {
             self.boxes[number].base_modseq = modseq;
-            self.soil_box(number);
+            self.mark_mailbox_dirty(number);
         }
         for state in self.names.values_mut() {
             state.highest = modseq;
@@ -191,7 +193,7 @@ impl Replica {
     /// A number is a UID, or one more (a UIDNEXT).
     pub fn lost(&self, name: &MailboxName, numbers: &[u32]) -> Option<Takeover> {
         // What is shown and was not told yet may go again: only the mark counts.
-        let mark = self.told(name);
+        let mark = self.announced_uidnext(name);
         let mut named: Option<(u32, &Retired)> = None;
         for number in numbers {
             for uid in [*number, number.saturating_sub(1)] {

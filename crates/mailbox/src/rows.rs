@@ -202,7 +202,7 @@ pub(crate) struct MailboxRow {
     #[n(3)]
     pub(crate) base_modseq: u64,
     #[n(4)]
-    pub(crate) shown_from: Option<(u32, u32)>,
+    pub(crate) visible_from: Option<(u32, u32)>,
 }
 
 #[derive(Encode, Decode)]
@@ -219,7 +219,8 @@ pub(crate) struct FlagRow {
     pub(crate) flag: StoredFlag,
     #[n(1)]
     pub(crate) dot: whimbrel_crdt::Dot,
-    /// It is the keyword as the operation of the dot spells it. Rows of earlier versions do not say so: they have the spelling that this replica had heard first.
+    /// It is the keyword as the operation of the dot spells it. Rows of earlier versions do not say so: they have the spelling that this replica had
+    /// heard first.
     #[cbor(n(2), with = "if_true", has_nil)]
     pub(crate) is_exact: bool,
 }
@@ -419,12 +420,12 @@ impl Replica {
             } else {
                 0
             },
-            shown_from: record.shown_from.filter(|_| local == Local::With),
+            visible_from: record.visible_from.filter(|_| local == Local::With),
         })
     }
 
-    fn message_row(&self, slot: u32, local: Local) -> Vec<u8> {
-        let record = &self.records[slot];
+    fn message_row(&self, index: u32, local: Local) -> Vec<u8> {
+        let record = &self.records[index];
         let flag = |entry: &FlagDot| FlagRow {
             flag: StoredFlag(self.flag(entry.flag, entry.spelling)),
             dot: entry.dot,
@@ -493,7 +494,8 @@ impl Replica {
         }
     }
 
-    /// Content rows among those that changed since the last call that name another blob now, with the one that they named: its hold goes in the same write. To be taken with
+    /// Content rows among those that changed since the last call that name another blob now, with the one that they named: its hold goes in the same
+    /// write. To be taken with
     /// [`Self::take_dirty_state`].
     pub fn take_replaced(&mut self) -> Vec<(MessageId, BlobName)> {
         std::mem::take(&mut self.replaced)
@@ -526,26 +528,27 @@ impl Replica {
     }
 
     /// The rows that changed since the last call: new bytes, or `None` for a row that goes. Of some messages nothing has changed but what is
-    /// shown: see [`Self::take_dirty_shown`].
+    /// shown: see [`Self::take_dirty_visible`].
     pub fn take_dirty(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
         let mut rows = self.take_dirty_state();
-        rows.extend(self.take_dirty_shown());
+        rows.extend(self.take_dirty_visible());
         rows
     }
 
-    /// Of the rows that changed since the last call those of messages of which nothing has changed but what is shown. They may be written after the others, in as
+    /// Of the rows that changed since the last call those of messages of which nothing has changed but what is shown. They may be written after the
+    /// others, in as
     /// many writes as they need: a crash in between leaves messages that are shown as before, or not, and both is mended by the load. Nothing may be
     /// told or announced of them before they are written. To be taken after [`Self::take_dirty_state`].
-    pub fn take_dirty_shown(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
+    pub fn take_dirty_visible(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
         let mut rows = Vec::new();
-        for slot in std::mem::take(&mut self.dirty_shown) {
-            if let Some(record) = self.records.get_mut(slot)
-                && std::mem::take(&mut record.bits.dirty_shown)
+        for index in std::mem::take(&mut self.dirty_visible) {
+            if let Some(record) = self.records.get_mut(index)
+                && std::mem::take(&mut record.bits.dirty_visible)
             {
                 let id = record.id;
                 rows.push((
                     RowKey::Message(id),
-                    Some(self.message_row(slot, Local::With)),
+                    Some(self.message_row(index, Local::With)),
                 ));
             }
         }
@@ -564,21 +567,21 @@ impl Replica {
         rows.extend(self.take_dirty_boxes());
         let mut rows: Vec<_> = rows.into_iter().collect();
         let mut dirty = std::mem::take(&mut self.dirty);
-        dirty.retain(|slot| match self.records.get_mut(*slot) {
+        dirty.retain(|index| match self.records.get_mut(*index) {
             Some(record) => {
                 let dirty = std::mem::take(&mut record.bits.dirty);
                 // Its row is written with all that changed.
-                record.bits.dirty_shown &= !dirty;
+                record.bits.dirty_visible &= !dirty;
                 dirty
             }
             None => false,
         });
         steps::count(dirty.len());
         rows.reserve(dirty.len());
-        for slot in &dirty {
+        for index in &dirty {
             rows.push((
-                RowKey::Message(self.records[*slot].id),
-                Some(self.message_row(*slot, Local::With)),
+                RowKey::Message(self.records[*index].id),
+                Some(self.message_row(*index, Local::With)),
             ));
         }
         rows

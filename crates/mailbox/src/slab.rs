@@ -23,11 +23,11 @@ impl<T> Default for Slab<T> {
 impl<T> Slab<T> {
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         self.len += 1;
-        if let Some(slot) = self.free.pop() {
-            let place = &mut self.chunks[slot as usize / CHUNK][slot as usize % CHUNK];
-            assert!(place.is_none(), "a free slot is empty");
+        if let Some(index) = self.free.pop() {
+            let place = &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK];
+            assert!(place.is_none(), "a free index is empty");
             *place = Some(value);
-            return slot;
+            return index;
         }
         if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
             self.chunks
@@ -43,28 +43,28 @@ impl<T> Slab<T> {
             .expect("fewer than 2^32 records fit into memory")
     }
 
-    pub(crate) fn remove(&mut self, slot: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let value = self
             .chunks
-            .get_mut(slot as usize / CHUNK)?
-            .get_mut(slot as usize % CHUNK)?
+            .get_mut(index as usize / CHUNK)?
+            .get_mut(index as usize % CHUNK)?
             .take()?;
-        self.free.push(slot);
+        self.free.push(index);
         self.len -= 1;
         Some(value)
     }
 
-    pub(crate) fn get(&self, slot: u32) -> Option<&T> {
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
         self.chunks
-            .get(slot as usize / CHUNK)?
-            .get(slot as usize % CHUNK)?
+            .get(index as usize / CHUNK)?
+            .get(index as usize % CHUNK)?
             .as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.chunks
-            .get_mut(slot as usize / CHUNK)?
-            .get_mut(slot as usize % CHUNK)?
+            .get_mut(index as usize / CHUNK)?
+            .get_mut(index as usize % CHUNK)?
             .as_mut()
     }
 
@@ -103,8 +103,8 @@ impl<T> std::ops::Index<u32> for Slab<T> {
 }
 
 impl<T> std::ops::IndexMut<u32> for Slab<T> {
-    fn index_mut(&mut self, slot: u32) -> &mut T {
-        self.get_mut(slot)
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        self.get_mut(index)
             .expect("indexes hold only numbers of present records")
     }
 }

@@ -40,35 +40,35 @@ impl Telling<'_> {
 }
 
 impl Replica {
-    pub(crate) fn touch(&mut self, slot: u32) {
-        self.look_at(slot);
-        self.soil(slot);
+    pub(crate) fn touch(&mut self, index: u32) {
+        self.look_at(index);
+        self.mark_dirty(index);
     }
 
     /// What is shown of the record is looked at in this step.
-    pub(crate) fn look_at(&mut self, slot: u32) {
-        let bits = &mut self.records[slot].bits;
+    pub(crate) fn look_at(&mut self, index: u32) {
+        let bits = &mut self.records[index].bits;
         if !bits.touched {
             bits.touched = true;
-            self.touched.push(slot);
+            self.touched.push(index);
         }
     }
 
     /// The row of the record is to be written.
-    pub(crate) fn soil(&mut self, slot: u32) {
-        let bits = &mut self.records[slot].bits;
+    pub(crate) fn mark_dirty(&mut self, index: u32) {
+        let bits = &mut self.records[index].bits;
         if !bits.dirty {
             bits.dirty = true;
-            self.dirty.push(slot);
+            self.dirty.push(index);
         }
     }
 
     /// The row of the record is to be written for what is shown of it.
-    fn soil_shown(&mut self, slot: u32) {
-        let bits = &mut self.records[slot].bits;
-        if !bits.dirty && !bits.dirty_shown {
-            bits.dirty_shown = true;
-            self.dirty_shown.push(slot);
+    fn mark_visible_dirty(&mut self, index: u32) {
+        let bits = &mut self.records[index].bits;
+        if !bits.dirty && !bits.dirty_visible {
+            bits.dirty_visible = true;
+            self.dirty_visible.push(index);
         }
     }
 
@@ -78,11 +78,11 @@ impl Replica {
             record.touched = true;
             self.touched_boxes.push(number);
         }
-        self.soil_box(number);
+        self.mark_mailbox_dirty(number);
     }
 
     /// The row of the mailbox is to be written.
-    pub(crate) fn soil_box(&mut self, number: u32) {
+    pub(crate) fn mark_mailbox_dirty(&mut self, number: u32) {
         let record = &mut self.boxes[number];
         if !record.dirty {
             record.dirty = true;
@@ -91,35 +91,36 @@ impl Replica {
     }
 
     /// Changes the claims of a record, and the indexes of them.
-    pub(crate) fn change_claims(&mut self, slot: u32, change: impl FnOnce(&mut Record)) {
-        self.stop_waiting(slot);
-        self.awaits_no_body(slot);
-        let record = &mut self.records[slot];
+    pub(crate) fn change_claims(&mut self, index: u32, change: impl FnOnce(&mut Record)) {
+        self.stop_waiting(index);
+        self.awaits_no_body(index);
+        let record = &mut self.records[index];
         for uid in record.older() {
-            if self.older.get(uid) == Some(&slot) {
+            if self.older.get(uid) == Some(&index) {
                 self.older.remove(uid);
             }
         }
         change(record);
         if record.epoch == self.epoch {
             for uid in record.older() {
-                self.older.insert(*uid, slot);
+                self.older.insert(*uid, index);
             }
         }
     }
 
     /// Changes the placement of a record, and the indexes of it.
-    pub(crate) fn change_placement(&mut self, slot: u32, change: impl FnOnce(&mut Record)) {
-        let before = self.records[slot].mailbox;
-        self.change_claims(slot, change);
-        let after = self.records[slot].mailbox;
+    pub(crate) fn change_placement(&mut self, index: u32, change: impl FnOnce(&mut Record)) {
+        let before = self.records[index].mailbox;
+        self.change_claims(index, change);
+        let after = self.records[index].mailbox;
         if before != after {
             self.boxes[before].records -= 1;
             self.boxes[after].records += 1;
         }
     }
 
-    /// A message, and with it its copies, has other bytes, or another date, than those that were here. What was told of it by its UID holds no more, so that it is given a new
+    /// A message, and with it its copies, has other bytes, or another date, than those that were here. What was told of it by its UID holds no more,
+    /// so that it is given a new
     /// one ([`Replica::settle`]): "the internal date, RFC822.SIZE, envelope, body structure, and message texts [...] MUST never change" (RFC 9051, 2.3.1.1).
     pub(crate) fn change_message(&mut self, origin: MessageId, message: &Message) {
         let own = self.by_id.get(&origin).copied();
@@ -127,11 +128,11 @@ impl Replica {
         if self.origins.contains_key(&origin) {
             let all = self.records.iter();
             let all = all.filter(|(_, record)| record.copy_of() == Some(origin));
-            copies.extend(all.map(|(slot, _)| slot));
+            copies.extend(all.map(|(index, _)| index));
         }
-        for slot in own.into_iter().chain(copies) {
-            self.awaits_no_body(slot);
-            let record = &mut self.records[slot];
+        for index in own.into_iter().chain(copies) {
+            self.awaits_no_body(index);
+            let record = &mut self.records[index];
             let before = record.message();
             record.set_message(message.clone());
             if record.bits.living {
@@ -150,7 +151,7 @@ impl Replica {
                 mailbox.open_ends -= u32::from(before.open_end);
                 mailbox.open_ends += u32::from(message.open_end);
             }
-            self.touch(slot);
+            self.touch(index);
         }
     }
 
@@ -160,15 +161,15 @@ impl Replica {
     }
 
     /// Whether clients may have been told of the UID under which it is shown.
-    fn is_announced(&self, slot: u32) -> bool {
-        let record = &self.records[slot];
+    fn is_announced(&self, index: u32) -> bool {
+        let record = &self.records[index];
         let name = self.boxes[record.view_box].listed.as_ref();
         let state = name.and_then(|name| self.names.get(name));
         state.is_some_and(|state| record.shown < state.mark)
     }
 
-    pub(crate) fn stop_waiting(&mut self, slot: u32) {
-        let record = &mut self.records[slot];
+    pub(crate) fn stop_waiting(&mut self, index: u32) {
+        let record = &mut self.records[index];
         if record.bits.late {
             self.late.remove(&(record.epoch, record.uid));
         }
@@ -179,7 +180,7 @@ impl Replica {
         record.bits.pending = false;
     }
 
-    /// The next MODSEQ: `max(last + 1, now) * 64 + slot`.
+    /// The next MODSEQ: `max(last + 1, now) * 64 + index`.
     pub(crate) fn modseq(&mut self, now_micros: u64) -> u64 {
         // 2^57 microseconds are 4,500 years; MODSEQ has 63 bits (RFC 7162, 3.1).
         let next = self.last_change + u64::from(!broken("modseq-given-twice"));
@@ -210,25 +211,25 @@ impl Replica {
         let mut touched = std::mem::take(&mut self.touched);
         steps::count(touched.len());
         self.keywords.changed(touched.len());
-        for slot in &touched {
-            self.weigh(*slot);
-            self.count_living(*slot, &mut telling);
+        for index in &touched {
+            self.weigh(*index);
+            self.count_living(*index, &mut telling);
         }
-        for slot in &touched {
-            let record = &self.records[*slot];
+        for index in &touched {
+            let record = &self.records[*index];
             let stays =
                 record.alive() && record.mailbox == record.view_box && record.epoch == self.epoch;
             let replaced = record.bits.replaced;
             if record.shown != 0 && !stays {
-                self.hide(*slot, Some(&mut telling));
-                self.soil_shown(*slot);
+                self.hide(*index, Some(&mut telling));
+                self.mark_visible_dirty(*index);
             } else if record.shown != 0 && replaced && !broken("replaced-keeps-uid") {
                 // Shown anew, when its body is here: under the same UID if nobody was told of it, and else it is late.
-                let told = self.is_announced(*slot);
-                self.hide(*slot, told.then_some(&mut telling));
-                self.soil_shown(*slot);
+                let told = self.is_announced(*index);
+                self.hide(*index, told.then_some(&mut telling));
+                self.mark_visible_dirty(*index);
             }
-            let record = &mut self.records[*slot];
+            let record = &mut self.records[*index];
             record.bits.replaced = false;
             record.view_box = record.mailbox;
         }
@@ -236,20 +237,20 @@ impl Replica {
             self.boxes[number].touched = false;
             self.list(number, &mut telling, &mut touched);
         }
-        for slot in &touched {
-            self.classify(*slot, &mut telling);
-            let bits = &mut self.records[*slot].bits;
+        for index in &touched {
+            self.classify(*index, &mut telling);
+            let bits = &mut self.records[*index].bits;
             bits.touched = false;
             bits.flags_changed = false;
         }
-        self.tell(telling)
+        self.effects(telling)
     }
 
-    fn count_living(&mut self, slot: u32, telling: &mut Telling<'_>) {
-        let record = &mut self.records[slot];
+    fn count_living(&mut self, index: u32, telling: &mut Telling<'_>) {
+        let record = &mut self.records[index];
         let (alive, view_box, mailbox) = (record.alive(), record.view_box, record.mailbox);
         if record.bits.living && (!alive || view_box != mailbox) {
-            self.lives(slot, view_box, false);
+            self.count_member(index, view_box, false);
             self.touch_box(view_box);
         } else if view_box != mailbox
             && self.hidden_boxes.contains_key(&view_box)
@@ -258,24 +259,24 @@ impl Replica {
             // Who does not know that the message has left may see it alive in there, and the mailbox by it: its time begins anew.
             self.touch_box(view_box);
         }
-        let record = &mut self.records[slot];
+        let record = &mut self.records[index];
         if alive && !record.bits.living {
-            self.lives(slot, mailbox, true);
+            self.count_member(index, mailbox, true);
             if self.boxes[mailbox].living == 1 {
                 self.touch_box(mailbox);
             }
         }
         if alive {
-            self.hidden.remove(&slot);
-        } else if !broken("hidden-since-not-restarted") || !self.hidden.contains_key(&slot) {
+            self.hidden.remove(&index);
+        } else if !broken("hidden-since-not-restarted") || !self.hidden.contains_key(&index) {
             // Any operation that names a hidden record begins its time anew.
-            self.hidden.insert(slot, telling.hidden_at());
+            self.hidden.insert(index, telling.hidden_at());
         }
     }
 
     /// A message lives in a mailbox, or no longer.
-    pub(crate) fn lives(&mut self, slot: u32, mailbox: u32, lives: bool) {
-        let record = &mut self.records[slot];
+    pub(crate) fn count_member(&mut self, index: u32, mailbox: u32, lives: bool) {
+        let record = &mut self.records[index];
         record.bits.living = lives;
         let (living, size) = (&mut self.boxes[mailbox].living, u64::from(record.size));
         if lives {
@@ -290,22 +291,22 @@ impl Replica {
     }
 
     /// Takes a message out of the view of its mailbox.
-    fn hide(&mut self, slot: u32, telling: Option<&mut Telling<'_>>) {
-        self.uncount(slot);
-        let record = &mut self.records[slot];
+    fn hide(&mut self, index: u32, telling: Option<&mut Telling<'_>>) {
+        self.uncount(index);
+        let record = &mut self.records[index];
         let uid = std::mem::take(&mut record.shown);
         let mailbox = &mut self.boxes[record.view_box];
         let removed = mailbox.uids.remove(&uid);
         assert_eq!(
             removed,
-            Some(slot),
+            Some(index),
             "a shown message is in the view of its mailbox"
         );
         mailbox.list.remove(uid);
         mailbox.size -= u64::from(record.size);
         mailbox.open_ends -= u32::from(record.open_end);
         if let (Some(telling), Some(name)) =
-            (telling, &self.boxes[self.records[slot].view_box].listed)
+            (telling, &self.boxes[self.records[index].view_box].listed)
         {
             telling.vanished.entry(name.clone()).or_default().push(uid);
             telling.changed.insert(name.clone());
@@ -313,17 +314,17 @@ impl Replica {
     }
 
     /// Takes a message out of the view for another epoch; that is told by UIDVALIDITY.
-    pub(crate) fn hide_untold(&mut self, slot: u32) {
-        self.hide(slot, None);
+    pub(crate) fn hide_unannounced(&mut self, index: u32) {
+        self.hide(index, None);
     }
 
-    fn uncount(&mut self, slot: u32) {
-        self.list_by_flags(slot, false);
+    fn uncount(&mut self, index: u32) {
+        self.list_by_flags(index, false);
     }
 
-    pub(crate) fn count(&mut self, slot: u32) {
-        self.list_by_flags(slot, true);
-        let record = &self.records[slot];
+    pub(crate) fn count(&mut self, index: u32) {
+        self.list_by_flags(index, true);
+        let record = &self.records[index];
         let keywords = &mut self.boxes[record.view_box].keywords;
         for entry in &record.flags {
             if entry.flag >= FIRST_KEYWORD && keywords.len() < KEYWORDS_LISTED_MAX {
@@ -334,8 +335,8 @@ impl Replica {
     }
 
     /// Brings the lists of those with some flags in line; one whose flag has not changed is not written to.
-    fn list_by_flags(&mut self, slot: u32, shown: bool) {
-        let record = &mut self.records[slot];
+    fn list_by_flags(&mut self, index: u32, shown: bool) {
+        let record = &mut self.records[index];
         let unseen = shown && !record.has(SEEN);
         let deleted = shown && record.has(DELETED);
         let flagged = shown && record.has(FLAGGED);
@@ -400,15 +401,15 @@ impl Replica {
         telling.changed.insert(name);
         // What is below the mark of the new name was not shown under it: it is late. There may be any number of such messages, and another node's
         // RENAME is small: their rows are not written, the mailbox's says it of all of them.
-        let stale = record.shown_from.is_some();
+        let stale = record.visible_from.is_some();
         let below: Vec<u32> = match broken("rename-shows-below-mark") {
             true => Vec::new(),
-            false => record.uids.range(..mark).map(|(_, slot)| *slot).collect(),
+            false => record.uids.range(..mark).map(|(_, index)| *index).collect(),
         };
-        record.shown_from = (!below.is_empty() || stale).then_some((epoch, mark));
-        for slot in below {
-            self.hide(slot, None);
-            self.look_again(slot, touched);
+        record.visible_from = (!below.is_empty() || stale).then_some((epoch, mark));
+        for index in below {
+            self.hide(index, None);
+            self.look_again(index, touched);
         }
         // What was late or pending under the old name may not be so under the new one. Meanwhile it is not shown under a former UID, under which
         // nobody knows it there.
@@ -416,26 +417,26 @@ impl Replica {
             .late
             .values()
             .copied()
-            .chain(self.pending.values().map(|(slot, _)| *slot));
+            .chain(self.pending.values().map(|(index, _)| *index));
         let here: Vec<u32> = waiting
-            .filter(|slot| self.records[*slot].mailbox == number)
+            .filter(|index| self.records[*index].mailbox == number)
             .collect();
-        for slot in here {
-            let shown = self.records[slot].shown != 0;
+        for index in here {
+            let shown = self.records[index].shown != 0;
             if shown {
-                self.hide(slot, None);
+                self.hide(index, None);
             }
             if shown || stale {
-                self.soil_shown(slot);
+                self.mark_visible_dirty(index);
             }
-            self.look_again(slot, touched);
+            self.look_again(index, touched);
         }
     }
 
-    fn look_again(&mut self, slot: u32, touched: &mut Vec<u32>) {
-        if !self.records[slot].bits.touched {
-            self.records[slot].bits.touched = true;
-            touched.push(slot);
+    fn look_again(&mut self, index: u32, touched: &mut Vec<u32>) {
+        if !self.records[index].bits.touched {
+            self.records[index].bits.touched = true;
+            touched.push(index);
         }
     }
 
@@ -473,28 +474,28 @@ impl Replica {
     }
 
     /// Shows a touched message, or finds why it cannot be shown yet.
-    fn classify(&mut self, slot: u32, telling: &mut Telling<'_>) {
-        let record = &self.records[slot];
+    fn classify(&mut self, index: u32, telling: &mut Telling<'_>) {
+        let record = &self.records[index];
         let pending_until = record
             .bits
             .pending
             .then(|| self.pending.get(&record.uid).map(|(_, until)| *until));
-        self.stop_waiting(slot);
-        let record = &self.records[slot];
+        self.stop_waiting(index);
+        let record = &self.records[index];
         if !record.alive() {
             return;
         }
         let (epoch, uid, number) = (record.epoch, record.uid, record.mailbox);
         if record.shown != 0 && record.bits.flags_changed {
-            self.count(slot);
+            self.count(index);
             if !broken("flags-keep-modseq") {
-                self.stamp(slot, telling);
+                self.stamp(index, telling);
             }
         }
-        if self.records[slot].shown == uid && epoch == self.epoch {
+        if self.records[index].shown == uid && epoch == self.epoch {
             return;
         }
-        if self.hold_back(slot, telling.peers) {
+        if self.hold_back(index, telling.peers) {
             return;
         }
         let name = self.boxes[number].listed.as_ref();
@@ -502,20 +503,20 @@ impl Replica {
             .and_then(|name| self.names.get(name))
             .map_or(0, |state| state.mark);
         if epoch != self.epoch || (uid < mark && !broken("late-is-shown")) {
-            self.late.insert((epoch, uid), slot);
-            self.records[slot].bits.late = true;
+            self.late.insert((epoch, uid), index);
+            self.records[index].bits.late = true;
             return;
         }
-        // Two nodes had one slot, and their states were joined: the second is claimed again. This one was not told.
+        // Two nodes had one index, and their states were joined: the second is claimed again. This one was not told.
         let taken = self.boxes[number].uids.get(&uid);
-        if taken.is_some_and(|other| *other != slot) {
-            self.late.insert((epoch, uid), slot);
-            self.records[slot].bits.late = true;
+        if taken.is_some_and(|other| *other != index) {
+            self.late.insert((epoch, uid), index);
+            self.records[index].bits.late = true;
             return;
         }
         let below = self.body_awaited_below(uid, telling.peers);
         let until = pending_until.flatten().unwrap_or_else(|| {
-            let superseded = self.records[slot].older().len();
+            let superseded = self.records[index].older().len();
             // What waits with a lower claim would be late once this one is told.
             let lower = self.pending.range(..uid).next_back();
             let lower = lower.map_or(0, |(_, (_, until))| *until);
@@ -525,34 +526,34 @@ impl Replica {
         let in_time = until > telling.peers.mono_micros();
         let waits = !telling.peers.heard(uid) || below.is_some();
         if in_time && waits && !broken("nobody-waits") {
-            self.pending.insert(uid, (slot, until));
-            self.records[slot].bits.pending = true;
+            self.pending.insert(uid, (index, until));
+            self.records[index].bits.pending = true;
             return;
         }
-        self.show(slot, telling);
+        self.make_visible(index, telling);
     }
 
-    fn show(&mut self, slot: u32, telling: &mut Telling<'_>) {
-        if self.records[slot].shown != 0 {
-            self.hide(slot, Some(telling));
+    fn make_visible(&mut self, index: u32, telling: &mut Telling<'_>) {
+        if self.records[index].shown != 0 {
+            self.hide(index, Some(telling));
         }
-        let record = &mut self.records[slot];
+        let record = &mut self.records[index];
         record.shown = record.uid;
         let mailbox = &mut self.boxes[record.view_box];
         mailbox.size += u64::from(record.size);
         mailbox.open_ends += u32::from(record.open_end);
-        let before = mailbox.uids.insert(record.uid, slot);
+        let before = mailbox.uids.insert(record.uid, index);
         assert_eq!(before, None, "U1: a UID denotes one message");
         mailbox.list.insert(record.uid);
-        self.count(slot);
-        self.stamp(slot, telling);
+        self.count(index);
+        self.stamp(index, telling);
     }
 
     /// Gives a shown message the MODSEQ of the step.
-    fn stamp(&mut self, slot: u32, telling: &mut Telling<'_>) {
+    fn stamp(&mut self, index: u32, telling: &mut Telling<'_>) {
         let modseq = self.modseq_of(telling);
-        self.soil_shown(slot);
-        let record = &mut self.records[slot];
+        self.mark_visible_dirty(index);
+        let record = &mut self.records[index];
         let mailbox = &mut self.boxes[record.view_box];
         if let Some(name) = &mailbox.listed
             && !telling.changed.contains(name)
@@ -568,30 +569,30 @@ impl Replica {
                 .changed
                 .reserve_exact((mailbox.changed.len() / 4).max(4));
         }
-        mailbox.changed.push((modseq, slot));
+        mailbox.changed.push((modseq, index));
         if mailbox.changed.len() > 2 * mailbox.uids.len() + 64 {
             let number = record.view_box;
             let mut changed = std::mem::take(&mut self.boxes[number].changed);
-            changed.retain(|(modseq, slot)| self.is_fresh(number, *modseq, *slot));
+            changed.retain(|(modseq, index)| self.is_fresh(number, *modseq, *index));
             self.boxes[number].changed = changed;
         }
     }
 
     /// Whether an entry of a mailbox's list by MODSEQ still holds.
-    pub(crate) fn is_fresh(&self, number: u32, modseq: u64, slot: u32) -> bool {
+    pub(crate) fn is_fresh(&self, number: u32, modseq: u64, index: u32) -> bool {
         let fresh = |record: &Record| {
             record.modseq == modseq && record.shown != 0 && record.view_box == number
         };
-        self.records.get(slot).is_some_and(fresh)
+        self.records.get(index).is_some_and(fresh)
     }
 
-    fn tell(&mut self, mut telling: Telling<'_>) -> Effects {
+    fn effects(&mut self, mut telling: Telling<'_>) -> Effects {
         if !telling.changed.is_empty() {
             let modseq = self.modseq_of(&mut telling);
-            let untold = |name: &MailboxName| {
+            let unannounced = |name: &MailboxName| {
                 broken("vanishing-keeps-highest") && telling.vanished.contains_key(name)
             };
-            for name in telling.changed.iter().filter(|name| !untold(name)) {
+            for name in telling.changed.iter().filter(|name| !unannounced(name)) {
                 if let Some(state) = self.names.get_mut(name) {
                     state.highest = modseq;
                 }

@@ -589,7 +589,8 @@ proptest! {
     }
 }
 
-/// Two nodes with rows of an earlier version, each of which had heard another spelling of a keyword first: when each has said what it shows, both show the same.
+/// Two nodes with rows of an earlier version, each of which had heard another spelling of a keyword first: when each has said what it shows, both
+/// show the same.
 #[test]
 fn nodes_with_rows_of_before_come_to_spell_alike() {
     let rows = decode_rows(&std::fs::read(fixture("rows-v1.bin")).expect("the fixture is there"));

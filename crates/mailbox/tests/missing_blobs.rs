@@ -74,12 +74,13 @@ impl Node {
         }
     }
 
-    fn load(&mut self, lacking: &[BlobName]) {
+    fn load(&mut self, missing_blobs: &[BlobName]) {
         let slot = self.replica.slot();
         let rows = self.rows.clone();
         self.replica = Replica::load(ACCOUNT, slot, rows, &self.applied).expect("its own rows");
-        let lacking: BTreeMap<BlobName, ()> = lacking.iter().map(|blob| (*blob, ())).collect();
-        self.replica.lack_all(&lacking);
+        let missing_blobs: BTreeMap<BlobName, ()> =
+            missing_blobs.iter().map(|blob| (*blob, ())).collect();
+        self.replica.lack_all(&missing_blobs);
         self.replica.release(START, &Peers::none());
     }
 
@@ -196,13 +197,14 @@ fn nothing_waits_for_a_body_that_nobody_has() {
     assert_eq!(two.shown(), [upper]);
 }
 
-/// As [`two_at`], and above that message is another one, for which the only other reader was heard: it waits for the lower one's body alone, though it would wait for that reader for longer.
+/// As [`two_at`], and above that message is another one, for which the only other reader was heard: it waits for the lower one's body alone, though
+/// it would wait for that reader for longer.
 fn two_above() -> (Node, Node, u32, u32) {
     let (one, mut two, lower) = two_at(7);
     two.readers = vec![Peer {
         slot: 3,
         heard: u32::MAX,
-        patience_micros: 20_000_000,
+        timeout_micros: 20_000_000,
     }];
     let other = BlobName {
         upload: [3; 16],
@@ -279,11 +281,11 @@ fn what_is_held_back_is_found_by_its_claim() {
     let found = two.replica.claimant(&inbox, copy);
     let message = found.expect("it is held back");
     assert_ne!(Some(message), two.replica.claimant(&inbox, uid));
-    assert_eq!(two.replica.standing(&message), Visibility::Lacks);
+    assert_eq!(two.replica.visibility(&message), Visibility::Lacks);
     assert_eq!(two.replica.claimant(&inbox, copy + 64), None);
     two.replica.body_came(&BLOB, START + 10, &Peers::none());
     assert_eq!(
-        two.replica.standing(&message),
+        two.replica.visibility(&message),
         Visibility::VisibleMessage(copy)
     );
 }
@@ -295,7 +297,7 @@ fn a_body_leaves_alone_what_waits_for_others() {
     two.readers = vec![Peer {
         slot: 3,
         heard: 0,
-        patience_micros: 20_000_000,
+        timeout_micros: 20_000_000,
     }];
     let other = BlobName {
         upload: [3; 16],

@@ -34,13 +34,13 @@ fn random_histories() {
                 }
                 total.ops += stats.ops;
                 total.messages += stats.messages;
-                total.claims_again += stats.claims_again;
+                total.uids_reassigned += stats.uids_reassigned;
                 total.overlooked += stats.overlooked;
                 total.wander_new += stats.wander_new;
                 total.collected += stats.collected;
                 total.oracle_checks += stats.oracle_checks;
                 total.pending += stats.pending;
-                total.takeover_claims += stats.takeover_claims;
+                total.takeover_uids += stats.takeover_uids;
                 total.cut += stats.cut;
             }
             Err(error) => {
@@ -60,10 +60,10 @@ fn random_histories() {
         "at least a third is concurrent: {concurrent_ops} of {all_ops}"
     );
     assert!(
-        total.claims_again > 0
+        total.uids_reassigned > 0
             && total.collected > 0
             && total.pending > 0
-            && total.takeover_claims > 0
+            && total.takeover_uids > 0
             && total.cut > 0
     );
 }

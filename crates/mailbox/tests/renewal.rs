@@ -296,7 +296,8 @@ fn when_the_slots_are_used_up_uidvalidity_rises() {
     assert_eq!(lost.put_back(3, 1, &far).1, Renewed::Epoch);
 }
 
-/// Where an account was done away with, and opened anew by what another node had written, the operation by which an epoch rose had been passed over: what was claimed in that
+/// Where an account was done away with, and opened anew by what another node had written, the operation by which an epoch rose had been passed over:
+/// what was claimed in that
 /// epoch was never shown, and claiming it again did not help.
 #[test]
 fn who_claims_in_a_later_epoch_is_followed_into_it() {
@@ -383,7 +384,8 @@ fn an_epoch_that_a_crash_interrupts_goes_on() {
     assert_eq!(again.replica.uids(&inbox).len(), 10_000);
 }
 
-/// An older copy has a delivery that was removed, and collected everywhere: by the state of who knew it and has no record of it, it is gone. What that one never knew stays, whether or not
+/// An older copy has a delivery that was removed, and collected everywhere: by the state of who knew it and has no record of it, it is gone. What
+/// that one never knew stays, whether or not
 /// it knew all else.
 #[test]
 fn a_delivery_that_was_collected_does_not_come_back_by_an_older_copy() {

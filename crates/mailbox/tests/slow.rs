@@ -12,7 +12,7 @@ const ACCOUNT: AccountId = AccountId([9; 16]);
 const START: u64 = 1_700_000_100_000_000;
 const SECOND: u64 = 1_000_000;
 /// A node waits for another so long at first, as where nothing was measured.
-const PATIENCE_MICROS: u64 = 2 * SECOND;
+const TIMEOUT_MICROS: u64 = 2 * SECOND;
 
 /// Who made it, number and time of the first, what it depends on, the counter it carries.
 #[derive(Clone)]
@@ -56,7 +56,7 @@ struct World {
     nodes: Vec<Node>,
     events: BTreeMap<(u64, u64), (usize, Event)>,
     count: u64,
-    claims_again: BTreeMap<(usize, MessageId), usize>,
+    uids_reassigned: BTreeMap<(usize, MessageId), usize>,
     waited_micros: u64,
 }
 
@@ -86,7 +86,7 @@ impl World {
             by_rank,
             events: BTreeMap::new(),
             count: 0,
-            claims_again: BTreeMap::new(),
+            uids_reassigned: BTreeMap::new(),
             waited_micros: 0,
         };
         let open = world.nodes[0].replica.plan_open(1_700_000_000, 3, &[]).ops;
@@ -115,7 +115,7 @@ impl World {
         let peers = others.map(|other| Peer {
             slot: other as u8 + 1,
             heard: self.nodes[i].heard.get(&other).copied().unwrap_or(0),
-            patience_micros: PATIENCE_MICROS,
+            timeout_micros: TIMEOUT_MICROS,
         });
         Peers::new(self.now, peers.collect())
     }
@@ -239,7 +239,7 @@ impl World {
             for op in &late {
                 if let Op::Claim { claims, .. } = op {
                     for claim in claims {
-                        *self.claims_again.entry((i, claim.message)).or_default() += 1;
+                        *self.uids_reassigned.entry((i, claim.message)).or_default() += 1;
                     }
                 }
             }
@@ -273,12 +273,12 @@ impl World {
         assert_eq!(all.len(), 1, "all show the same: {all:?}");
         assert_eq!(all.first().map(Vec::len), Some(appends.len()));
         assert!(self.nodes.iter().all(|node| node.replica.is_clean()));
-        assert!(self.waited_micros <= PATIENCE_MICROS_MAX);
+        assert!(self.waited_micros <= TIMEOUT_MICROS_MAX);
         true
     }
 
     fn most_claims(&self) -> usize {
-        self.claims_again.values().copied().max().unwrap_or(0)
+        self.uids_reassigned.values().copied().max().unwrap_or(0)
     }
 }
 
@@ -296,7 +296,7 @@ fn bouncing_ends() {
         let appends = [0, 1, 0].map(|node| (random.below(6 * SECOND), node));
         let mut world = World::new(alike(2, delay), history % 2 == 0);
         assert!(world.ends(&appends, 2_000), "{delay} {appends:?}");
-        assert!(world.most_claims() <= 9, "{:?}", world.claims_again);
+        assert!(world.most_claims() <= 9, "{:?}", world.uids_reassigned);
     }
 }
 
@@ -308,7 +308,7 @@ fn what_is_new_does_not_overtake() {
             (0..240).map(|n| (n * SECOND / 2, n as usize % 2)).collect();
         let mut world = World::new(alike(2, delay), true);
         assert!(world.ends(&appends, 40_000));
-        let claims: usize = world.claims_again.values().sum();
+        let claims: usize = world.uids_reassigned.values().sum();
         assert!(claims <= appends.len() && world.most_claims() <= 2);
     }
 }

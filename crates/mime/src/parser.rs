@@ -6,7 +6,8 @@
 //!
 //! Delimiter lines, where RFC 2046 leaves a choice (Dovecot's answers):
 //! - a line is a delimiter when it *begins* with one ("An exact match of the entire candidate line is not required; it is
-//!   sufficient that the boundary appear in its entirety following the CRLF"); an exact match goes before a longer one, a longer one before a shorter one, an inner one before an
+//!   sufficient that the boundary appear in its entirety following the CRLF"); an exact match goes before a longer one, a longer one before a shorter
+//!   one, an inner one before an
 //!   outer one;
 //! - a delimiter ends all parts inside its multipart, also one that is still in its header;
 //! - after the closing delimiter of a multipart its boundary means nothing any more.

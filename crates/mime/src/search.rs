@@ -9,7 +9,8 @@
 //! BODY ("Unlike TEXT, this doesn't match any header fields"); under both the bodies of text parts and of message parts that are not looked
 //! into (delivery reports and the like). A match lies within one header field (name, colon and decoded value) or within one body. Bodies are decoded from their
 //! transfer encoding and charset ("Server implementations MAY exclude [MIME-IMB] body parts with terminal content media types
-//! other than TEXT and MESSAGE from consideration in SEARCH matching"); HTML is searched as it is written. Preambles, epilogues, delimiter lines and other parts
+//! other than TEXT and MESSAGE from consideration in SEARCH matching"); HTML is searched as it is written. Preambles, epilogues, delimiter lines and
+//! other parts
 //! are not searched; images and their kin are not even read.
 
 mod fields;

@@ -5,7 +5,8 @@
 //! it, and the few accounts of which something is hidden there.
 //!
 //! Invariants:
-//! - What a member said counts when all is applied here that was applied there when it said so: what it had not shown was claimed again by then, by itself or, before it
+//! - What a member said counts when all is applied here that was applied there when it said so: what it had not shown was claimed again by then, by
+//!   itself or, before it
 //!   heard of either, by another one, and that is here.
 //! - Of an account that it excepts, what counted before counts.
 //! - Who has said nothing has shown nothing that could be relied on; nor has who dropped the partition and came back, before it says so.
@@ -61,7 +62,7 @@ impl MemberView {
         all.map(|vector| vector.iter().count() + 2).sum()
     }
 
-    fn told(&self, partition: PartitionId, member: Incarnation) -> VisibleVector {
+    fn visible_vector_frame(&self, partition: PartitionId, member: Incarnation) -> VisibleVector {
         let except = self.except.iter().map(|(account, of)| Excepted {
             account: *account,
             vector: of.clone(),
@@ -90,7 +91,7 @@ struct Peer {
     /// It is new, and was not told yet what these have shown.
     tell: BTreeSet<Incarnation>,
     /// How often it came back to the partition: all of this is of that life.
-    life: u32,
+    generation: u32,
 }
 
 impl Peer {
@@ -110,7 +111,7 @@ struct Row {
     except: Vec<(minicbor::bytes::ByteArray<16>, VersionVector)>,
     /// In which of its lives in the partition it said so; `None`: the first.
     #[n(3)]
-    life: Option<u32>,
+    generation: Option<u32>,
 }
 
 /// What is announced in one partition.
@@ -143,7 +144,7 @@ impl Announced {
             };
             let peer = Peer {
                 counted: Some(counted),
-                life: row.life.unwrap_or(0),
+                generation: row.generation.unwrap_or(0),
                 ..Peer::default()
             };
             (row.member, peer)
@@ -165,10 +166,10 @@ impl Announced {
         let counted = self
             .peers
             .iter()
-            .filter_map(|(id, peer)| Some((*id, peer.life, peer.counted.as_ref()?)));
-        let rows = counted.map(|(member, life, known)| Row {
+            .filter_map(|(id, peer)| Some((*id, peer.generation, peer.counted.as_ref()?)));
+        let rows = counted.map(|(member, generation, known)| Row {
             member,
-            life: (life > 0).then_some(life),
+            generation: (generation > 0).then_some(generation),
             vector: known.vector.clone(),
             except: known
                 .except
@@ -201,15 +202,16 @@ impl Announced {
         }
     }
 
-    /// A member has come back to the partition so often. In its new life it has shown nothing yet: what it showed before it dropped all it may lack now, a body above all, and its clients with it. What it
+    /// A member has come back to the partition so often. In its new life it has shown nothing yet: what it showed before it dropped all it may lack
+    /// now, a body above all, and its clients with it. What it
     /// says when it has shown all again is true of those of its former lives, too.
-    pub fn lives(&mut self, id: Incarnation, life: u32) {
-        if life == 0 {
+    pub fn set_generation(&mut self, id: Incarnation, generation: u32) {
+        if generation == 0 {
             return;
         }
         let peer = self.peers.entry(id).or_default();
-        if peer.life < life {
-            peer.life = life;
+        if peer.generation < generation {
+            peer.generation = generation;
             self.changed |= peer.counted.take().is_some();
             peer.candidate = None;
             peer.latest = None;
@@ -318,7 +320,7 @@ impl Announced {
         } = told;
         let peer = self.peers.entry(member).or_default();
         // Of one that came back it is not said of which of its lives this is.
-        if peer.linked || peer.life > 0 || except.len() > EXCEPTED_MAX {
+        if peer.linked || peer.generation > 0 || except.len() > EXCEPTED_MAX {
             return;
         }
         let except = except.into_iter();
@@ -361,7 +363,9 @@ impl Announced {
         while let Some(member) = self.peers.get_mut(&id)?.tell.pop_first() {
             let known = self.peers.get(&member).and_then(|of| of.counted.as_ref());
             if let Some(known) = known.filter(|known| known.entries() <= SHOWN_ENTRIES_MAX) {
-                return Some(Frame::VisibleVector(known.told(self.partition, member)));
+                return Some(Frame::VisibleVector(
+                    known.visible_vector_frame(self.partition, member),
+                ));
             }
         }
         self.peers.get_mut(&id)?.awake = false;
@@ -369,7 +373,7 @@ impl Announced {
     }
 
     /// All that this member has shown of the account, or claimed again in what is here of its log. `None`: it has not said.
-    pub fn shown(&self, member: Incarnation, account: Account) -> Option<&VersionVector> {
+    pub fn visible_vector(&self, member: Incarnation, account: Account) -> Option<&VersionVector> {
         let known = self.peers.get(&member)?.counted.as_ref()?;
         let except = known.except.get(&account);
         Some(
@@ -380,18 +384,18 @@ impl Announced {
     }
 
     /// Of all members that have said something, what they have shown of the account; also what does not count yet, since it will.
-    pub fn all_shown(&self, account: Account) -> Vec<&VersionVector> {
+    pub fn all_visible(&self, account: Account) -> Vec<&VersionVector> {
         let members = self.peers.iter();
         let shown = members.flat_map(|(of, peer)| {
             let later = peer.by_others.as_ref();
             let later = later.map(|known| known.except.get(&account).unwrap_or(&known.vector));
-            self.shown(*of, account).into_iter().chain(later)
+            self.visible_vector(*of, account).into_iter().chain(later)
         });
         shown.collect()
     }
 
     /// How many of these operations some of the members are not known to have shown, or claimed again, in whatever account: of the one of which most are not.
-    pub fn unshown(
+    pub fn hidden_ops(
         &self,
         applied: &VersionVector,
         members: impl Iterator<Item = Incarnation>,
@@ -459,7 +463,7 @@ mod tests {
         let gone: BTreeSet<Incarnation> = members.clone().skip(1).map(node).collect();
         announced.former(&gone);
         let known = |of: &Announced| -> Vec<u64> {
-            let shown = |id: &u64| of.shown(node(*id), [0; 16]).is_some();
+            let shown = |id: &u64| of.visible_vector(node(*id), [0; 16]).is_some();
             members.clone().filter(shown).collect()
         };
         let first = FORMER_MAX as u64 + 1;
@@ -472,14 +476,15 @@ mod tests {
         let kept = Announced::resume(PartitionId(1), Some(&row), &applied);
         assert_eq!(known(&kept.expect("a row")), expected);
     }
-    /// What a member showed before it dropped the partition says nothing of what it shows when it has come back, until it says so again; whenever that is heard of.
+    /// What a member showed before it dropped the partition says nothing of what it shows when it has come back, until it says so again; whenever
+    /// that is heard of.
     #[test]
     fn a_new_life_has_shown_nothing() {
         let applied = [(node(100), 7)].into_iter().collect();
-        let begin = |row: Option<&[u8]>, life: u32| {
+        let begin = |row: Option<&[u8]>, generation: u32| {
             let announced = Announced::resume(PartitionId(1), row, &applied);
             let mut announced = announced.expect("a row");
-            announced.lives(node(2), life);
+            announced.set_generation(node(2), generation);
             announced
         };
         let told = || Announcement {
@@ -487,16 +492,16 @@ mod tests {
             vector: [(node(100), 7)].into_iter().collect(),
             except: Vec::new(),
         };
-        let shows = |of: &Announced| of.shown(node(2), [0; 16]).is_some();
+        let shows = |of: &Announced| of.visible_vector(node(2), [0; 16]).is_some();
         let mut announced = begin(None, 0);
         announced.linked(node(2));
         announced.received(node(2), told(), &applied);
         assert!(shows(&announced));
         let row = announced.row().expect("something was heard");
         assert!(shows(&begin(Some(&row), 0)) && !shows(&begin(Some(&row), 1)));
-        announced.lives(node(2), 0);
+        announced.set_generation(node(2), 0);
         assert!(shows(&announced));
-        announced.lives(node(2), 1);
+        announced.set_generation(node(2), 1);
         assert!(!shows(&announced));
         // Nor does another one know better.
         announced.unlinked(node(2));

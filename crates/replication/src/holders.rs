@@ -1,7 +1,9 @@
 //! Which partitions a member holds: a state beside the roster, in which each node speaks of itself only.
 //!
-//! Who is in nobody's words holds everything, as members did before there was placement. A node leaves a partition in two steps: it *leaves*, which is to say that it
-//! writes no more there and takes nothing, and when all that it has is with those who stay it is *away*, drops what it had, and says where its log ends. When it comes back that is
+//! Who is in nobody's words holds everything, as members did before there was placement. A node leaves a partition in two steps: it *leaves*, which
+//! is to say that it
+//! writes no more there and takes nothing, and when all that it has is with those who stay it is *away*, drops what it had, and says where its log
+//! ends. When it comes back that is
 //! another *life*: what it said of itself in the one before counts for nothing (`docs/decisions/0040`).
 //!
 //! Invariants:
@@ -39,7 +41,7 @@ pub struct HolderState {
     pub version: u32,
     /// Counts how often it came back.
     #[n(1)]
-    pub life: u32,
+    pub generation: u32,
     /// How it stands.
     #[n(2)]
     pub phase: Phase,
@@ -52,7 +54,7 @@ impl HolderState {
     /// For the machine of the partition.
     pub fn membership(self) -> Membership {
         Membership {
-            life: self.life,
+            generation: self.generation,
             left: (self.phase == Phase::Away).then_some(self.end),
         }
     }
@@ -84,7 +86,7 @@ pub struct Holders(#[n(0)] BTreeMap<Incarnation, BTreeMap<PartitionId, HolderSta
 
 impl Holders {
     /// How a node stands to a partition.
-    pub fn standing(&self, node: Incarnation, partition: PartitionId) -> HolderState {
+    pub fn holder_state(&self, node: Incarnation, partition: PartitionId) -> HolderState {
         let said = self.0.get(&node).and_then(|of| of.get(&partition));
         said.copied().unwrap_or_default()
     }
@@ -97,7 +99,7 @@ impl Holders {
     ) -> BTreeMap<Incarnation, HolderState> {
         let nodes = nodes.into_iter();
         nodes
-            .map(|node| (node, self.standing(node, partition)))
+            .map(|node| (node, self.holder_state(node, partition)))
             .collect()
     }
 
@@ -106,7 +108,7 @@ impl Holders {
     /// # Errors
     /// [`OutOfTurn`]: it does not hold it.
     pub fn leave(&mut self, me: Incarnation, partition: PartitionId) -> Result<(), OutOfTurn> {
-        let now = self.standing(me, partition);
+        let now = self.holder_state(me, partition);
         let held = now.phase == Phase::Holds;
         self.say(
             me,
@@ -122,7 +124,7 @@ impl Holders {
     /// # Errors
     /// [`OutOfTurn`]: it was not leaving.
     pub fn stay(&mut self, me: Incarnation, partition: PartitionId) -> Result<(), OutOfTurn> {
-        let now = self.standing(me, partition);
+        let now = self.holder_state(me, partition);
         let leaves = now.phase == Phase::Leaves;
         self.say(
             me,
@@ -143,7 +145,7 @@ impl Holders {
         partition: PartitionId,
         end: u64,
     ) -> Result<(), OutOfTurn> {
-        let now = self.standing(me, partition);
+        let now = self.holder_state(me, partition);
         let leaves = now.phase == Phase::Leaves;
         let away = HolderState {
             end: end.max(now.end),
@@ -157,10 +159,10 @@ impl Holders {
     /// # Errors
     /// [`OutOfTurn`]: it is not away.
     pub fn come(&mut self, me: Incarnation, partition: PartitionId) -> Result<(), OutOfTurn> {
-        let now = self.standing(me, partition);
+        let now = self.holder_state(me, partition);
         let away = now.phase == Phase::Away;
         let again = HolderState {
-            life: now.life + 1,
+            generation: now.generation + 1,
             ..now.then(Phase::Holds)
         };
         self.say(me, partition, away.then_some(again), now, Phase::Holds)
@@ -194,12 +196,12 @@ impl Holders {
     pub fn join(&mut self, theirs: &Self) -> bool {
         let mut new = false;
         for (node, of) in &theirs.0 {
-            for (partition, standing) in of {
+            for (partition, holder_state) in of {
                 let ours = self.0.entry(*node).or_default();
                 let ours = ours.entry(*partition).or_default();
                 // Two copies of one disk may have said the same version: the rest decides, everywhere alike.
-                new |= *ours < *standing;
-                *ours = (*ours).max(*standing);
+                new |= *ours < *holder_state;
+                *ours = (*ours).max(*holder_state);
             }
         }
         new
@@ -217,41 +219,44 @@ mod tests {
     }
 
     #[test]
-    fn a_life_ends_by_being_away() {
+    fn a_generation_ends_by_being_away() {
         let mut holders = Holders::default();
         let me = node(1);
         assert_eq!(
-            holders.standing(me, PARTITION).membership(),
+            holders.holder_state(me, PARTITION).membership(),
             Membership::default()
         );
         assert!(holders.left(me, PARTITION, 4).is_err(), "it holds it");
         assert!(holders.come(me, PARTITION).is_err(), "it is there");
         assert_eq!(holders.leave(me, PARTITION), Ok(()));
         assert!(holders.leave(me, PARTITION).is_err(), "it leaves");
-        let leaving = holders.standing(me, PARTITION).membership();
+        let leaving = holders.holder_state(me, PARTITION).membership();
         assert_eq!(leaving, Membership::default(), "it has what it had");
         assert_eq!(holders.stay(me, PARTITION), Ok(()));
         assert_eq!(holders.leave(me, PARTITION), Ok(()));
         assert_eq!(holders.left(me, PARTITION, 4), Ok(()));
         let left = Some(4);
         assert_eq!(
-            holders.standing(me, PARTITION).membership(),
-            Membership { life: 0, left }
+            holders.holder_state(me, PARTITION).membership(),
+            Membership {
+                generation: 0,
+                left
+            }
         );
         assert!(
             holders.stay(me, PARTITION).is_err(),
             "it has nothing any more"
         );
         assert_eq!(holders.come(me, PARTITION), Ok(()));
-        let again = holders.standing(me, PARTITION).membership();
+        let again = holders.holder_state(me, PARTITION).membership();
         assert_eq!(
             again,
             Membership {
-                life: 1,
+                generation: 1,
                 left: None
             }
         );
-        let other = holders.standing(me, PartitionId::accounts(4));
+        let other = holders.holder_state(me, PartitionId::accounts(4));
         assert_eq!(other, HolderState::default(), "of another nothing was said");
     }
 

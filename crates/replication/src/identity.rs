@@ -84,7 +84,7 @@ impl Identity {
         me: Incarnation,
         members: BTreeSet<Incarnation>,
         now: Now,
-        patience_micros: u64,
+        timeout_micros: u64,
     ) -> Self {
         let mut missing = members;
         missing.remove(&me);
@@ -92,7 +92,7 @@ impl Identity {
             me,
             missing,
             looking: BTreeSet::new(),
-            until: now.mono_micros.saturating_add(patience_micros),
+            until: now.mono_micros.saturating_add(timeout_micros),
             decided: false,
         }
     }
@@ -214,7 +214,7 @@ mod tests {
             },
             yours: yours.map(vector),
             anew: None,
-            young: None,
+            syncing: None,
             lives: None,
         }
     }

@@ -11,7 +11,8 @@
 //! - A batch is handed to its owner after all that it depends on.
 //! - Nothing a peer does decides how much memory is used: windows and `budget` do.
 //!
-//! Reading order: `wire`, `link`; `partition/api`, `partition/mod`, `receive`, `apply`, `ship`, `stable`, then `state`, `give`, `take`, `young`, `lives`.
+//! Reading order: `wire`, `link`; `partition/api`, `partition/mod`, `receive`, `apply`, `ship`, `stability`, then `snapshot`, `snapshot_send`,
+//! `snapshot_receive`, `syncing`, `release`.
 //! Who: `identity`, `members`, `roster`, `holders`, `placement`. Clients: `waits`, `readers`, `announced`. Then `blobs`, `paths`, `clocks`, `budget`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -138,7 +138,8 @@ impl Link {
         self.round_trip_micros
     }
 
-    /// How far the peer's wall clock was ahead of our monotonic one at the last round trip, to half of that. Whoever adds how far the monotonic one is ahead of our wall
+    /// How far the peer's wall clock was ahead of our monotonic one at the last round trip, to half of that. Whoever adds how far the monotonic one
+    /// is ahead of our wall
     /// clock knows how the two wall clocks stand, also when ours was set since ([`crate::clocks::Clocks`]).
     pub fn ahead_of_mono_micros(&self) -> Option<i64> {
         self.ahead_of_mono_micros

@@ -5,9 +5,11 @@
 //! - Only the owner of a free slot gives it on to another member, and numbers that with those that it lets in. So what others say of a removed member
 //!   covers these gifts, too: one of which nobody has heard when its logs are closed is void ([`slots`]).
 //! - A log is closed when all other members say the same of it, each after it knew of the removal and took nothing more from the removed one
-//!   itself. From then on what any of them gets of it, it gets from another who has said the same, so nobody ever gets more. What they say covers the nodes that
+//!   itself. From then on what any of them gets of it, it gets from another who has said the same, so nobody ever gets more. What they say covers the
+//!   nodes that
 //!   the removed one let in, too: whom nobody has heard of by then is no member, and its slot is the heir's.
-//! - Of what a member has said the last word counts. It says all of them anew when it hears of another removal, so whoever knows its word about one knows what it
+//! - Of what a member has said the last word counts. It says all of them anew when it hears of another removal, so whoever knows its word about one
+//!   knows what it
 //!   said of the others at that time, or later.
 //! - It ends before the first batch that rests on what nobody has, since another removed one took that with it: such a batch can be applied nowhere.
 //! - A closed log is the same everywhere, and stays closed.
@@ -46,7 +48,8 @@ pub struct Said {
     sponsored: u64,
 }
 
-/// In which partitions something of a removed member's log rests on what is not here; of which log, and up to where that one is here; and whether this node is young in the partition. If it is not it says that
+/// In which partitions something of a removed member's log rests on what is not here; of which log, and up to where that one is here; and whether
+/// this node is syncing in the partition. If it is not it says that
 /// of closed logs only.
 pub type Gaps = BTreeSet<(PartitionId, Dot, bool)>;
 
@@ -69,8 +72,8 @@ impl Said {
             hasher.update(&last.to_be_bytes());
             sum = sum.saturating_add(*last);
         }
-        for (partition, last, young) in gaps {
-            hasher.update(if *young { b"new" } else { b"gap" });
+        for (partition, last, syncing) in gaps {
+            hasher.update(if *syncing { b"new" } else { b"gap" });
             hasher.update(&partition.0.to_be_bytes());
             hasher.update(&last.origin.get().to_be_bytes());
             hasher.update(&last.seq.to_be_bytes());
@@ -91,7 +94,7 @@ impl Said {
     }
 
     /// What is said, whenever it was.
-    fn word(self) -> Self {
+    fn vote(self) -> Self {
         Said { turn: 0, ..self }
     }
 }
@@ -251,7 +254,7 @@ impl Members {
         };
         let ending = member.ending.get_or_insert_default();
         let before = ending.said.get(&me).copied();
-        if before.is_some_and(|before| before.word() == said.word()) {
+        if before.is_some_and(|before| before.vote() == said.vote()) {
             return false;
         }
         // It may be less than before: what others hold may be lost with them.
@@ -260,10 +263,12 @@ impl Members {
         true
     }
 
-    /// Closes what can be closed; whether anything was. `ended`: what this node holds of each of which it will never apply more, and what it has applied of that.
+    /// Closes what can be closed; whether anything was. `ended`: what this node holds of each of which it will never apply more, and what it has
+    /// applied of that.
     ///
     /// Two that are removed at once do not wait for each other; but either may have let in someone the rest does not know of, and what one wrote may
-    /// rest on what the other did, so all must be agreed on. Who holds the same of all of them has applied the same in the end, so the ends are the same wherever they are found.
+    /// rest on what the other did, so all must be agreed on. Who holds the same of all of them has applied the same in the end, so the ends are the
+    /// same wherever they are found.
     pub fn close(&mut self, ended: &BTreeMap<Incarnation, (Said, Said)>) -> bool {
         let ready: Vec<(Incarnation, Option<Said>)> = self
             .closing()
@@ -300,7 +305,7 @@ impl Members {
         let Some(member) = self.0.get(&of) else {
             return BTreeMap::new();
         };
-        let said = member.said().map(|(who, said)| (who, said.word()));
+        let said = member.said().map(|(who, said)| (who, said.vote()));
         let said: BTreeMap<Incarnation, Said> = said.collect();
         let others = self.0.iter();
         let others = others.filter(|(other, state)| **other != of && state.removals.is_empty());
@@ -340,7 +345,8 @@ impl Members {
         open.map(|(id, _)| *id).collect()
     }
 
-    /// Whether it belongs to the cluster no more: it was removed, or let in by one that had been, of which the others had not heard when they closed that one's logs.
+    /// Whether it belongs to the cluster no more: it was removed, or let in by one that had been, of which the others had not heard when they closed
+    /// that one's logs.
     pub fn is_out(&self, id: Incarnation) -> bool {
         let removed = |member: &Member| !member.removals.is_empty();
         self.get(id).is_some_and(removed) || self.is_void(id)

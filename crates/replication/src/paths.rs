@@ -42,7 +42,7 @@ impl Paths {
     }
 
     /// A peer says with whom it has links.
-    pub fn told(&mut self, peer: Incarnation, links: Vec<Incarnation>) {
+    pub fn links_of(&mut self, peer: Incarnation, links: Vec<Incarnation>) {
         if let Some(known) = self.links.get_mut(&peer) {
             *known = Some(links.into_iter().take(LINKS_MAX).collect());
         }
@@ -90,7 +90,7 @@ mod tests {
         let mut paths = Paths::new(node(me));
         for (peer, others) in links {
             paths.linked(node(*peer));
-            paths.told(node(*peer), others.iter().map(|id| node(*id)).collect());
+            paths.links_of(node(*peer), others.iter().map(|id| node(*id)).collect());
         }
         paths
     }
@@ -121,7 +121,7 @@ mod tests {
         let mut paths = paths(2, &[(1, &[2])]);
         paths.linked(node(3));
         assert_eq!(pairs(&paths), [(3, 1)]);
-        paths.told(node(3), vec![node(2)]);
+        paths.links_of(node(3), vec![node(2)]);
         assert_eq!(pairs(&paths), [(1, 3), (3, 1)]);
         paths.unlinked(node(3));
         assert_eq!(pairs(&paths), []);

@@ -108,7 +108,8 @@ pub fn serve<'n>(
     Served { order, first }
 }
 
-/// Who is to hold a partition, by name: each node of role `storage`, and of each region the first `workers` of its workers (0: all of them). If these are fewer than
+/// Who is to hold a partition, by name: each node of role `storage`, and of each region the first `workers` of its workers (0: all of them). If these
+/// are fewer than
 /// `least`, those workers besides that come first among all that are left. `nodes` need no order; whether they hold it now does not matter.
 #[must_use]
 pub fn holders(

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
 
-use others::Relay;
+use others::{Relay, of_peer};
 
 use crate::{
     Now, broken,
@@ -35,11 +35,11 @@ pub struct Config {
     /// as long.
     pub silence_micros_max: u64,
     /// How many round trips a peer is waited for.
-    pub patience_round_trips: u64,
+    pub timeout_round_trips: u64,
     /// But at least so long: what is waited for is told after a sync of the peer's disk, which no round trip of its pings holds.
-    pub patience_micros_min: u64,
+    pub timeout_micros_min: u64,
     /// And no longer than this. Also where no round trip was measured.
-    pub patience_micros_max: u64,
+    pub timeout_micros_max: u64,
     /// Accounts that one peer may say to have readers: for more nobody waits.
     pub accounts_max: usize,
     /// Accounts in one frame: some 25 bytes each.
@@ -50,9 +50,9 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             silence_micros_max: 3_000_000,
-            patience_round_trips: 3,
-            patience_micros_min: 100_000,
-            patience_micros_max: 2_000_000,
+            timeout_round_trips: 3,
+            timeout_micros_min: 100_000,
+            timeout_micros_max: 2_000_000,
             accounts_max: 1 << 16,
             frame_accounts_max: 4096,
         }
@@ -87,7 +87,7 @@ pub struct RemoteReaders {
     /// The greatest counter heard from it.
     pub counter: u32,
     /// How long the first claim of a message waits for it.
-    pub patience_micros: u64,
+    pub timeout_micros: u64,
 }
 
 /// What a peer told of an account with readers.
@@ -177,7 +177,7 @@ impl Peer {
 
     /// How long the first claim of a message waits for it, if that is known.
     fn patience(&self, config: &Config, round_trips: impl Fn(Incarnation) -> Option<u64>) -> u64 {
-        let (trips, least) = (config.patience_round_trips, config.patience_micros_min);
+        let (trips, least) = (config.timeout_round_trips, config.timeout_micros_min);
         let (round_trip, least) = if self.linked || self.by.is_empty() {
             (self.round_trip_micros, least)
         } else {
@@ -188,7 +188,7 @@ impl Peer {
             (ways.min(), 2 * least)
         };
         let patience = round_trip.map(|micros| micros.saturating_mul(trips));
-        let most = config.patience_micros_max;
+        let most = config.timeout_micros_max;
         patience.unwrap_or(most).max(least).min(most)
     }
 
@@ -314,13 +314,13 @@ impl Readers {
     /// There are readers here from now on. The account's counter is durably at least this.
     pub fn watch(&mut self, account: Account, counter: u32) {
         self.here.insert(account, counter);
-        self.tell(account);
+        self.announce(account);
     }
 
     /// There are no readers here any more.
     pub fn unwatch(&mut self, account: Account) {
         if self.here.remove(&account).is_some() {
-            self.tell(account);
+            self.announce(account);
         }
     }
 
@@ -333,7 +333,7 @@ impl Readers {
                 && !broken("counter-not-told")
             {
                 *known = *counter;
-                self.tell(*account);
+                self.announce(*account);
             }
         }
     }
@@ -369,11 +369,9 @@ impl Readers {
     /// A peer tells of its readers.
     pub fn received(&mut self, now: Now, id: Incarnation, told: ReadersFrame) {
         if self.peers.get(&id).is_some_and(|peer| peer.linked) {
-            let changed = told
-                .accounts
-                .iter()
-                .map(|of| of.account)
-                .collect::<Vec<_>>();
+            let passed_on = self.passes.range(of_peer(id)).next().is_some();
+            let changed = told.accounts.iter().filter(|_| passed_on);
+            let changed: Vec<Account> = changed.map(|of| of.account).collect();
             self.take(now, id, id, told);
             self.relay(id, &changed);
         }
@@ -483,7 +481,7 @@ impl Readers {
             Some(RemoteReaders {
                 peer: *id,
                 counter: peer.accounts.get(&account)?.heard,
-                patience_micros: peer.patience(&self.config, round_trip),
+                timeout_micros: peer.patience(&self.config, round_trip),
             })
         });
         readers.collect()
@@ -543,7 +541,7 @@ impl Readers {
     }
 
     /// All peers are to know of the account.
-    fn tell(&mut self, account: Account) {
+    fn announce(&mut self, account: Account) {
         let linked = self.peers.iter_mut().filter(|(_, peer)| peer.linked);
         let ids: Vec<Incarnation> = linked
             .map(|(id, peer)| {
@@ -685,13 +683,13 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_three_round_trips() {
+    fn the_timeout_is_three_round_trips() {
         let check = |round_trip: Option<u64>, expected: u64| {
             let mut readers = readers();
             if let Some(micros) = round_trip {
                 readers.round_trip(node(2), micros);
             }
-            assert_eq!(readers.peers(at(0), X)[0].patience_micros, expected);
+            assert_eq!(readers.peers(at(0), X)[0].timeout_micros, expected);
         };
         check(None, 2_000_000);
         check(Some(100), 100_000);
@@ -722,7 +720,7 @@ mod tests {
             readers.received_of(at(0), node(2), of(micros));
             let heard = readers.peers(at(0), X);
             let third = heard.iter().find(|heard| heard.peer == node(3)).unwrap();
-            assert_eq!(third.patience_micros, expected, "{micros:?}");
+            assert_eq!(third.timeout_micros, expected, "{micros:?}");
         }
     }
 

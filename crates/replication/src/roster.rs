@@ -141,14 +141,14 @@ impl Roster {
     }
 
     /// How a node stands to a partition.
-    pub fn standing(&self, node: Incarnation, partition: PartitionId) -> HolderState {
+    pub fn holder_state(&self, node: Incarnation, partition: PartitionId) -> HolderState {
         let said = self.holders.as_ref();
-        said.map_or_else(HolderState::default, |of| of.standing(node, partition))
+        said.map_or_else(HolderState::default, |of| of.holder_state(node, partition))
     }
 
     /// Whether a member holds a partition and goes on with it: then it may serve accounts of it.
     pub fn holds(&self, node: Incarnation, partition: PartitionId) -> bool {
-        self.standing(node, partition).phase == Phase::Holds
+        self.holder_state(node, partition).phase == Phase::Holds
     }
 
     /// `me` begins to leave a partition. It has that on disk before anybody is told.
@@ -302,7 +302,7 @@ impl Roster {
     ///
     /// # Errors
     /// [`RosterError::TooLong`]
-    pub fn tell(&mut self, name: &str, place: Place) -> Result<(), RosterError> {
+    pub fn announce(&mut self, name: &str, place: Place) -> Result<(), RosterError> {
         let mut changed = self.clone();
         changed.place(name, &place);
         changed.fits()?;
@@ -394,7 +394,8 @@ impl Roster {
         })
     }
 
-    /// Another member with the slot of this one whose logs are open, too. It comes from a sponsor that went on from an older disk without being noticed: the two must
+    /// Another member with the slot of this one whose logs are open, too. It comes from a sponsor that went on from an older disk without being
+    /// noticed: the two must
     /// not write to the same accounts.
     pub fn clash(&self, id: Incarnation) -> Option<Incarnation> {
         let slots = self.slots();
@@ -616,7 +617,10 @@ mod tests {
     fn what_is_too_long_changes_nothing() {
         let mut roster = founded();
         let long = "x".repeat(ROSTER_BYTES_MAX);
-        assert_eq!(roster.tell("a", place(1, &long)), Err(RosterError::TooLong));
+        assert_eq!(
+            roster.announce("a", place(1, &long)),
+            Err(RosterError::TooLong)
+        );
         let mut other = founded();
         other.place("a", &place(1, &long));
         assert_eq!(roster.join(&other), Err(RosterError::TooLong));
@@ -646,11 +650,11 @@ mod tests {
         theirs.join(&ours).unwrap();
         ours.join(&theirs).unwrap();
         assert_eq!(ours, theirs);
-        assert_eq!(ours.standing(node(1), partition).end, 4);
+        assert_eq!(ours.holder_state(node(1), partition).end, 4);
         ours.come(node(1), partition).unwrap();
         ours.remove(node(2), node(1), 0).unwrap();
         assert_eq!(ours.stay(node(1), partition), Err(RosterError::Removed));
-        let words = |roster: &Roster| roster.standing(node(1), partition).version;
+        let words = |roster: &Roster| roster.holder_state(node(1), partition).version;
         assert_eq!(words(&ours), 3, "its logs are open");
         ours.settle(node(2), &held(1, 2, 2, 2)).unwrap();
         assert!(ours.members().open().len() == 1 && words(&ours) == 0);
@@ -688,7 +692,7 @@ mod tests {
         assert_eq!(roster.leave(node(1), PartitionId::accounts(0)), refused);
         let left = said - 1;
         assert_eq!(roster.come(node(left), PartitionId::accounts(0)), Ok(()));
-        assert!(roster.tell("c", place(1, "c:1")).is_ok());
+        assert!(roster.announce("c", place(1, "c:1")).is_ok());
         let mut bytes = Vec::new();
         crate::wire::Frame::Roster(roster).encode(&mut bytes);
     }
@@ -704,7 +708,7 @@ mod tests {
             }
             for (name, version, address) in places {
                 let told = place(version, &address.to_string());
-                roster.tell(["a", "b"][name], told).unwrap();
+                roster.announce(["a", "b"][name], told).unwrap();
             }
             roster
         })

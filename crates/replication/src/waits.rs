@@ -22,7 +22,7 @@ use crate::{Now, broken, wire::BlobName};
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// After so long the client is given up on: it is in front of an SMTP client's patience (RFC 5321, section 4.5.3.2: minutes).
-    pub patience_micros: u64,
+    pub timeout_micros: u64,
     /// Batches that wait at once.
     pub waiting_max: usize,
 }
@@ -30,7 +30,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            patience_micros: 10_000_000,
+            timeout_micros: 10_000_000,
             waiting_max: 4096,
         }
     }
@@ -72,8 +72,9 @@ struct Wait {
 impl Wait {
     fn is_enough(&self) -> bool {
         let blobs = self.blobs.len();
-        let whole = |has: &&BTreeSet<BlobName>| has.len() >= blobs || broken("wait-without-blobs");
-        self.has.values().filter(whole).count() >= self.needed
+        let complete =
+            |has: &&BTreeSet<BlobName>| has.len() >= blobs || broken("wait-without-blobs");
+        self.has.values().filter(complete).count() >= self.needed
     }
 }
 
@@ -82,7 +83,7 @@ pub struct Waits {
     config: Config,
     waits: BTreeMap<u64, Wait>,
     /// Those that had enough when they began: told with the next.
-    whole: BTreeSet<u64>,
+    complete: BTreeSet<u64>,
     /// When each is given up.
     untils: BTreeSet<(u64, u64)>,
     /// Up to which number each peer has applied our log.
@@ -106,7 +107,7 @@ impl Waits {
         Self {
             config,
             waits: BTreeMap::new(),
-            whole: BTreeSet::new(),
+            complete: BTreeSet::new(),
             untils: BTreeSet::new(),
             applied: BTreeMap::new(),
             blobs: BTreeMap::new(),
@@ -127,12 +128,13 @@ impl Waits {
         Ok(())
     }
 
-    /// The batch that ends with `number` is in our log: `needed` others must have it, and these blobs. An earlier one of this number never was: its commit failed.
+    /// The batch that ends with `number` is in our log: `needed` others must have it, and these blobs. An earlier one of this number never was: its
+    /// commit failed.
     pub fn begin(&mut self, now: Now, number: u64, needed: usize, blobs: BTreeSet<BlobName>) {
         self.end(number);
         let mut wait = Wait {
             needed,
-            until: now.mono_micros + self.config.patience_micros,
+            until: now.mono_micros + self.config.timeout_micros,
             blobs,
             has: BTreeMap::new(),
         };
@@ -146,7 +148,7 @@ impl Waits {
             }
         }
         if wait.is_enough() {
-            self.whole.insert(number);
+            self.complete.insert(number);
         }
         self.untils.insert((wait.until, number));
         self.waits.insert(number, wait);
@@ -213,7 +215,7 @@ impl Waits {
 
     /// Of those that have got something.
     fn enough(&mut self, mut touched: Vec<u64>) -> Vec<Outcome> {
-        touched.extend(&self.whole);
+        touched.extend(&self.complete);
         touched.sort_unstable();
         touched.dedup();
         touched.retain(|number| self.waits.get(number).is_some_and(Wait::is_enough));
@@ -227,7 +229,7 @@ impl Waits {
         let Some(wait) = self.waits.remove(&number) else {
             return;
         };
-        self.whole.remove(&number);
+        self.complete.remove(&number);
         self.untils.remove(&(wait.until, number));
         for blob in wait.blobs {
             if let Some(named) = self.blobs.get_mut(&blob) {

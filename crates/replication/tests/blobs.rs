@@ -315,7 +315,7 @@ fn as_many_rest_as_there_is_room_for_and_one_that_comes_is_taken() {
     assert_eq!(again(&mut fetches), [bodies[0].0], "the first, sooner");
     let (name, data) = &bodies[1];
     fetches.pushed(at(1), node(2), push(*name, data));
-    written_whole(&mut fetches, *name, data);
+    written_completely(&mut fetches, *name, data);
     fetches.time(at(100));
     assert_eq!(again(&mut fetches), [bodies[2].0]);
 }
@@ -325,7 +325,7 @@ fn push(name: BlobName, data: &[u8]) -> BlobPush {
     BlobPush { name, data }
 }
 
-fn written_whole(fetches: &mut Fetches, name: BlobName, data: &[u8]) {
+fn written_completely(fetches: &mut Fetches, name: BlobName, data: &[u8]) {
     let write = FetchOutput::Write(name, Bytes::copy_from_slice(data));
     assert_eq!(fetches.poll(), Some(write));
     assert_eq!(fetches.poll(), Some(FetchOutput::Finish(name)));
@@ -345,7 +345,7 @@ fn a_body_that_is_given_unasked_is_not_asked_for() {
     assert!(fetches.want(at(0), name, 0, true));
     assert_eq!(fetches.poll(), None, "it is waited for");
     fetches.pushed(at(0), node(2), push(name, &data));
-    written_whole(&mut fetches, name, &data);
+    written_completely(&mut fetches, name, &data);
     fetches.time(at(100));
     assert_eq!(asked(&mut fetches), []);
     // An empty one has nothing to be written.
@@ -407,9 +407,9 @@ fn a_body_that_is_given_while_it_is_asked_for_is_taken_once() {
     assert_eq!(asked(&mut fetches), [(node(2), first)]);
     // One that waits for its turn.
     fetches.pushed(at(0), node(2), push(second, &other));
-    written_whole(&mut fetches, second, &other);
+    written_completely(&mut fetches, second, &other);
     fetches.pushed(at(0), node(2), push(first, &data));
-    written_whole(&mut fetches, first, &data);
+    written_completely(&mut fetches, first, &data);
     assert_eq!(asked(&mut fetches), [], "and the peer is told to stop");
     let chunk = BlobChunk {
         name: first,
@@ -438,7 +438,7 @@ fn what_nobody_wants_is_kept_in_bounded_memory_for_a_bounded_time() {
     assert!(memory > 200 && memory <= 1000, "{memory}");
     let (name, data) = &given[0];
     assert!(fetches.want(at(0), *name, 0, true), "the first ones stay");
-    written_whole(&mut fetches, *name, data);
+    written_completely(&mut fetches, *name, data);
     fetches.finished(name);
     fetches.time(at(20));
     assert_eq!(fetches.memory_bytes(), 0);
@@ -466,7 +466,7 @@ fn what_comes_twice_is_taken_once() {
     fetches.pushed(at(0), node(3), push(name, &data));
     assert_eq!(fetches.memory_bytes(), kept);
     assert!(fetches.want(at(0), name, 0, true));
-    written_whole(&mut fetches, name, &data);
+    written_completely(&mut fetches, name, &data);
     // While it is written, and when it is.
     fetches.pushed(at(0), node(3), push(name, &data));
     assert_eq!(fetches.memory_bytes(), 70);
@@ -488,7 +488,7 @@ fn what_comes_twice_is_taken_once() {
     };
     fetches.chunk(at(0), peer, chunk);
     fetches.done(at(0), peer, BlobDone { name, length });
-    written_whole(&mut fetches, name, &data);
+    written_completely(&mut fetches, name, &data);
     fetches.pushed(at(0), node(2), push(name, &data));
     assert_eq!((fetches.memory_bytes(), fetches.poll()), (0, None));
     // What came is remembered for a while only.
@@ -496,7 +496,7 @@ fn what_comes_twice_is_taken_once() {
         let (name, data) = blob(number, 1);
         assert!(fetches.want(at(0), name, 0, true));
         fetches.pushed(at(0), node(2), push(name, &data));
-        written_whole(&mut fetches, name, &data);
+        written_completely(&mut fetches, name, &data);
         fetches.finished(&name);
     }
     fetches.pushed(at(0), node(2), push(name, &data));
@@ -521,7 +521,7 @@ fn each_peer_has_its_share_of_what_is_kept() {
     let (name, data) = blob(50, 200);
     fetches.pushed(at(0), node(3), push(name, &data));
     assert!(fetches.want(at(0), name, 0, true));
-    written_whole(&mut fetches, name, &data);
+    written_completely(&mut fetches, name, &data);
     // Names without bytes are no way around it.
     for number in 60..200 {
         let name = blob(number, 1).0;
@@ -553,7 +553,7 @@ fn what_cannot_be_written_yet_is_bounded() {
     }
     assert_eq!(fetches.memory_bytes(), 1000);
     for (name, data) in &bodies[..5] {
-        written_whole(&mut fetches, *name, data);
+        written_completely(&mut fetches, *name, data);
     }
     assert_eq!(asked(&mut fetches), [(node(2), bodies[5].0)]);
     for (name, _) in &bodies[..5] {
@@ -562,7 +562,7 @@ fn what_cannot_be_written_yet_is_bounded() {
     assert_eq!(fetches.memory_bytes(), 0);
     let (name, data) = &bodies[6];
     fetches.pushed(at(0), node(2), push(*name, data));
-    written_whole(&mut fetches, *name, data);
+    written_completely(&mut fetches, *name, data);
 }
 
 /// Asked for while it was read to be given unasked, it came once, found no room, and was waited for in vain until its peer was taken for silent: when nodes
@@ -579,7 +579,7 @@ fn an_answer_that_finds_no_room_is_asked_for_again() {
     let ((first, held), (name, data)) = (blob(1, 200), blob(2, 200));
     assert!(fetches.want(at(0), first, 0, true));
     fetches.pushed(at(0), node(2), push(first, &held));
-    written_whole(&mut fetches, first, &held);
+    written_completely(&mut fetches, first, &held);
     assert!(fetches.want(at(0), name, 0, false));
     let ask = |fetches: &mut Fetches| match fetches.poll() {
         Some(FetchOutput::Send(_, Frame::BlobWant(want))) => want,
@@ -607,7 +607,7 @@ fn an_answer_that_finds_no_room_is_asked_for_again() {
             other => panic!("{other:?}"),
         }
     }
-    written_whole(&mut fetches, name, &data);
+    written_completely(&mut fetches, name, &data);
 }
 
 /// The link goes before what was to come has come: it is asked of who is left, and on a new link all begins anew.

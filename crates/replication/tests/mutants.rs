@@ -75,8 +75,8 @@ const MUTANTS: &[&str] = &[
     "wait-without-blobs",
     "window-ignored",
     "window-never-smaller",
-    "young-ends-a-log",
-    "young-trust-each-other",
+    "syncing-ends-a-log",
+    "syncing-trust-each-other",
 ];
 
 #[test]

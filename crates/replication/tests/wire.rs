@@ -29,7 +29,7 @@ fn roster() -> Roster {
         region: "south".into(),
         role: None,
     };
-    roster.tell("south-1", place).expect("room");
+    roster.announce("south-1", place).expect("room");
     roster
 }
 
@@ -38,7 +38,7 @@ fn roster_with_role() -> Roster {
     let mut place = roster.places()["south-1"].clone();
     place.version += 1;
     place.role = Role::Storage.number();
-    roster.tell("south-1", place).expect("room");
+    roster.announce("south-1", place).expect("room");
     roster
 }
 
@@ -48,7 +48,7 @@ fn roster_with_grants() -> Roster {
     let mut place = roster.places()["south-1"].clone();
     place.version += 1;
     place.shares = Some(true);
-    roster.tell("south-1", place).expect("room");
+    roster.announce("south-1", place).expect("room");
     assert_eq!(roster.share_out(node(7), &[node(8)].into()), Ok(true));
     roster
 }
@@ -134,7 +134,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 room,
                 yours: None,
                 anew: None,
-                young: None,
+                syncing: None,
                 lives: None,
             }),
         ),
@@ -148,7 +148,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 room,
                 yours: Some(vector(&[(8, 2)])),
                 anew: None,
-                young: None,
+                syncing: None,
                 lives: None,
             }),
         ),
@@ -165,12 +165,12 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 },
                 yours: Some(vector(&[])),
                 anew: Some(true),
-                young: None,
+                syncing: None,
                 lives: None,
             }),
         ),
         (
-            "hello_young",
+            "hello_syncing",
             Frame::Hello(Hello {
                 partition,
                 durable: vector(&[(7, 300)]),
@@ -179,7 +179,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 room,
                 yours: None,
                 anew: None,
-                young: Some(true),
+                syncing: Some(true),
                 lives: None,
             }),
         ),
@@ -193,7 +193,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 room,
                 yours: None,
                 anew: None,
-                young: Some(true),
+                syncing: Some(true),
                 lives: Some(Generations { mine: 2, yours: 1 }),
             }),
         ),
@@ -556,7 +556,7 @@ fn what_is_not_known_is_skipped() {
             "hello"
                 | "hello_yours"
                 | "hello_anew"
-                | "hello_young"
+                | "hello_syncing"
                 | "ack"
                 | "state_begin"
                 | "state_begin_hlc"

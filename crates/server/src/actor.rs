@@ -283,7 +283,8 @@ where
         Ok(())
     }
 
-    /// Tells the machine of all commits that are done. They go before what is new: one input may bring several commits, and if these had only their turn with the
+    /// Tells the machine of all commits that are done. They go before what is new: one input may bring several commits, and if these had only their
+    /// turn with the
     /// other lanes, then as long as inputs came each would be told of later, and with it whoever waits for an answer.
     fn all_completed(&mut self) -> Result<(), Dead> {
         while let Some((done, result)) = first_done(&mut self.commits) {
@@ -391,7 +392,7 @@ where
                 },
                 Output::Notify(session, event) => self.shared.registry.notify(session, event),
                 Output::EndSessions(account, why) => {
-                    tracing::info!(account = %account, because = why.word(), "ending the sessions of an account");
+                    tracing::info!(account = %account, because = why.label(), "ending the sessions of an account");
                     self.shared.registry.end(account, why);
                 }
                 Output::Verify {
@@ -420,8 +421,8 @@ where
                     None => return Err(self.die("a delivery that its entry does not have")),
                 },
                 Output::AskBirth(account) => board.tell_directory(Input::AskBirth(account)),
-                Output::AccountOrigin(account, standing) => {
-                    board.tell_owner(account, Input::AccountOrigin(account, standing))
+                Output::AccountOrigin(account, status) => {
+                    board.tell_owner(account, Input::AccountOrigin(account, status))
                 }
                 Output::UidValidity(account, uid_validity) => {
                     board.tell_directory(Input::UidValidity(account, uid_validity));

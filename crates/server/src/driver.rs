@@ -151,7 +151,8 @@ impl Drop for Watching {
             return;
         };
         let (board, session) = (Arc::clone(&self.board), self.session);
-        // What is under way may be a SELECT, which waits where the end of the session does not: were it told now it might be before that, and the mailbox watched for ever.
+        // What is under way may be a SELECT, which waits where the end of the session does not: were it told now it might be before that, and the
+        // mailbox watched for ever.
         match (self.answer.take(), tokio::runtime::Handle::try_current()) {
             (Some(answer), Ok(runtime)) => drop(runtime.spawn(async move {
                 let _ = answer.await;

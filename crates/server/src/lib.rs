@@ -6,13 +6,13 @@
 //! Invariants:
 //! - Commits of a machine reach the store in the order given, and come back in it.
 //! - After a sync that failed, a `Fatal` or a panic nothing more is said: the node stops.
-//! - Bytes are read only while a session wants them, and what one session makes is bounded (`answers`, write timeout).
-//! - Who this node is, is settled before anything is written (`node`, `cluster/settle`).
+//! - Bytes are read only while a session wants them, and what one session makes is bounded (`answer_budget`, write timeout).
+//! - Who this node is, is settled before anything is written (`node`, `cluster/startup_identity`).
 //! - `config/schema` is the only list of keys, `metrics` the only list of figures; both write their documents.
 //!
-//! Reading order: `cli`, `config/schema`, `serve` (how a server is put together). Machines on tokio: `service`, `actor`, `switchboard`.
-//! A connection's life: `listen`, `crowd`, `handshakes`, `driver`, `transport`, `store_calls`, `answers`, `registry`, `sessions`.
-//! Other nodes: `cluster/mod`, `drive`, `state`, `settle`, `relay`, `placing`, `status`.
+//! Reading order: `cli`, `config/schema`, `serve` (how a server is put together). Machines on tokio: `service`, `actor`, `router`.
+//! A connection's life: `listen`, `crowd`, `handshakes`, `driver`, `transport`, `store_calls`, `answer_budget`, `registry`, `sessions`.
+//! Other nodes: `cluster/mod`, `link_input`, `roster_store`, `startup_identity`, `relay`, `placing`, `status`.
 //! Then `metrics/mod`, `metrics/gather`; `node`, `admin`, `check`, `transfer`, `demo`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

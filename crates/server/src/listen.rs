@@ -65,7 +65,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// No more of all together than leave what is [`kept`]. If that is less than is configured each kind gets the same part of it; a node that is alone has one kind.
+    /// No more of all together than leave what is [`kept`]. If that is less than is configured each kind gets the same part of it; a node that is
+    /// alone has one kind.
     #[must_use]
     pub fn within(config: &Config, descriptors: Option<u64>) -> Self {
         let (limits, cluster) = (&config.limits, &config.cluster);

@@ -193,7 +193,8 @@ impl Router {
         Ok(receiver)
     }
 
-    /// Tells the owner of an account that a session which goes on has left it: behind what it asked before, and before what it asks next, perhaps of the same account.
+    /// Tells the owner of an account that a session which goes on has left it: behind what it asked before, and before what it asks next, perhaps of
+    /// the same account.
     pub async fn leave(&self, account: AccountId, session: SessionId) -> Result<(), Stopped> {
         let question = Question::Hangup(session, self.work.begin());
         let sent = self.owner(account).questions.send(question).await;
@@ -236,20 +237,20 @@ impl Router {
     }
 
     pub(crate) fn tell_directory(&self, input: Input) {
-        self.tell(&self.directory, input);
+        self.send(&self.directory, input);
     }
 
     pub(crate) fn tell_queue(&self, input: Input) {
-        self.tell(&self.queue, input);
+        self.send(&self.queue, input);
     }
 
     pub(crate) fn tell_owner(&self, account: AccountId, input: Input) {
-        self.tell(self.owner(account), input);
+        self.send(self.owner(account), input);
     }
 
     pub(crate) fn tell_all_owners(&self, mut input: impl FnMut() -> Input) {
         for owner in &self.owners {
-            self.tell(owner, input());
+            self.send(owner, input());
         }
     }
 
@@ -337,7 +338,7 @@ impl Router {
     /// No linked node has a body.
     pub(crate) fn tell_of_no_body(&self, blob: BlobName) {
         for owner in &self.owners {
-            self.tell(owner, Input::Peer(PeerInput::NoBody(blob)));
+            self.send(owner, Input::Peer(PeerInput::NoBody(blob)));
         }
     }
 
@@ -349,12 +350,12 @@ impl Router {
     /// A session of the account found that a body is not here.
     pub(crate) fn tell_of_missed(&self, account: AccountId, blob: BlobName) {
         let missed = PeerInput::Missed(account, blob);
-        self.tell(self.owner(account), Input::Peer(missed));
+        self.send(self.owner(account), Input::Peer(missed));
     }
 
     fn tell_who_may_lack(&self, input: impl Fn() -> PeerInput) {
         for machine in self.owners.iter().chain([&self.queue]) {
-            self.tell(machine, Input::Peer(input()));
+            self.send(machine, Input::Peer(input()));
         }
     }
 
@@ -390,10 +391,10 @@ impl Router {
     /// The store has a log of this partition.
     pub(crate) fn open_partition(&self, partition: PartitionId) {
         let input = Input::Peer(PeerInput::Open(partition));
-        self.tell(self.owner_of_partition(partition), input);
+        self.send(self.owner_of_partition(partition), input);
     }
 
-    fn tell(&self, address: &Address, input: Input) {
+    fn send(&self, address: &Address, input: Input) {
         // A machine that is gone has stopped the node, which says so itself.
         let _ = address.inputs.send((input, self.work.begin()));
     }

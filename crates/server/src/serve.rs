@@ -1,7 +1,8 @@
 //! A whole server: store, machines, sockets; started, and stopped in good order.
 //!
 //! Order of a start: data directory (lock), configuration of TLS, sockets, store (and with it the node's identity), the cluster (which may give the node
-//! another one), machines, links to other nodes; clients are let in last. Order of a stop: no more clients, no more links; sessions are told; when they have gone or their time is over, what they started reaches the disk; the store is
+//! another one), machines, links to other nodes; clients are let in last. Order of a stop: no more clients, no more links; sessions are told; when
+//! they have gone or their time is over, what they started reaches the disk; the store is
 //! closed.
 
 use std::{
@@ -365,7 +366,7 @@ impl Server {
             config,
             pools.clone(),
             Arc::clone(&tls),
-            certificates.shown(),
+            certificates.served(),
         );
         let (store, admin_socket) = open_waiting(config, &mut data, waits, &door, &mail).await?;
         // One for all: machines are told by it how their clocks stand.
@@ -384,8 +385,8 @@ impl Server {
             Some(cluster) => {
                 let board = Arc::clone(&service.board);
                 open_partitions(&store, &board).await?;
-                if cluster.membership().young {
-                    // So that it is known of each that it has all, or nothing is lacking, before a client comes.
+                if cluster.membership().syncing {
+                    // So that it is known of each that it has all, or nothing is missing_blobs, before a client comes.
                     let all = (0..=u8::MAX).map(whimbrel_crdt::PartitionId::accounts);
                     all.for_each(|partition| board.open_partition(partition));
                 }
@@ -426,7 +427,7 @@ impl Server {
             store: store.clone(),
             fatal,
             tls,
-            shown: server.certificates.shown(),
+            shown: server.certificates.served(),
             handshakes: Handshakes::new(&config.tls),
             write_timeout: config.limits.write_timeout,
             uploads_max: config.limits.uploads_max,
@@ -646,7 +647,7 @@ impl Told {
         }
         for fault in &faults {
             let certificate = certificates.path().display();
-            tracing::warn!(%certificate, fault = fault.word(), "{}", fault.text());
+            tracing::warn!(%certificate, fault = fault.label(), "{}", fault.text());
         }
         (self.faults, self.at) = (faults, Some(Instant::now()));
     }

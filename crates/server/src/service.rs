@@ -83,7 +83,7 @@ impl<S: Store> Service<S> {
         });
         let in_cluster = membership.is_some();
         let shipping = peers::Config::default();
-        let young = membership.as_ref().is_some_and(|of| of.young);
+        let syncing = membership.as_ref().is_some_and(|of| of.syncing);
         // Before a machine reads anything: it may have something to write as soon as it has.
         let told = membership.as_ref().and_then(|of| of.clock);
         let (peers, holders, former) = membership.map_or_else(Default::default, |of| {
@@ -103,7 +103,7 @@ impl<S: Store> Service<S> {
             peers: peers.keys().copied().collect(),
             holders: holders.clone(),
             in_cluster,
-            young,
+            syncing,
             shipping,
             ..directory::Config::alone(origin, identity.slot)
         };
@@ -121,7 +121,7 @@ impl<S: Store> Service<S> {
             takeover_after_seconds: config.queue.takeover_after.as_secs(),
             limits: queue_limits(config),
             waits: queue::waits::Config {
-                patience_micros: duration_micros(config.queue.patience),
+                timeout_micros: duration_micros(config.queue.confirm_timeout),
                 ..queue::waits::Config::default()
             },
             shipping,
@@ -142,14 +142,14 @@ impl<S: Store> Service<S> {
             holders_min: least(config),
             former,
             in_cluster,
-            young,
+            syncing,
             shipping,
             windows: peers::budget::Config {
-                total_bytes_max: config.cluster.windows_bytes_max.0 / owners as u64,
+                total_bytes_max: config.cluster.replication_buffer_bytes_max.0 / owners as u64,
                 ..peers::budget::Config::default()
             },
             waits: queue::waits::Config {
-                patience_micros: duration_micros(config.cluster.write_patience),
+                timeout_micros: duration_micros(config.cluster.write_timeout),
                 ..queue::waits::Config::default()
             },
             ..owner::Config::default()
@@ -179,7 +179,7 @@ impl<S: Store> Service<S> {
     pub async fn settle(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         loop {
-            // The switchboard itself keeps one.
+            // The router itself keeps one.
             if self.board.work().is_idle(1) {
                 return true;
             }

@@ -179,7 +179,7 @@ impl Certificates {
 
     /// When the certificate's time ends, in seconds since 1970, and what is wrong with it now, likewise.
     pub fn faults(&self, now: i64) -> (i64, Vec<Fault>) {
-        let shown = self.shown().now();
+        let shown = self.served().now();
         let first = shown.certified.cert.first();
         first.map_or_else(
             || (0, Vec::new()),
@@ -188,7 +188,7 @@ impl Certificates {
     }
 
     /// The certificate that clients are shown.
-    pub fn shown(&self) -> ServedCertificate {
+    pub fn served(&self) -> ServedCertificate {
         ServedCertificate(Arc::clone(&self.in_use))
     }
 

@@ -90,16 +90,16 @@ impl AcceptGate {
     ) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         for (protocol, tls, socket) in sockets {
-            let (door, socket) = (Arc::clone(self), Arc::clone(socket));
+            let (gate, socket) = (Arc::clone(self), Arc::clone(socket));
             let (protocol, tls) = (*protocol, *tls);
             tasks.spawn(async move {
                 loop {
                     match socket.accept().await {
                         Ok((stream, address)) => {
-                            let door = Arc::clone(&door);
+                            let gate = Arc::clone(&gate);
                             tokio::spawn(async move {
                                 // Who is gone, or takes no word, is not told.
-                                let _ = door.tell(stream, address.ip(), protocol, tls).await;
+                                let _ = gate.turn_away(stream, address.ip(), protocol, tls).await;
                             });
                         }
                         Err(error) => {
@@ -114,7 +114,7 @@ impl AcceptGate {
         tasks
     }
 
-    async fn tell(
+    async fn turn_away(
         &self,
         stream: TcpStream,
         address: IpAddr,

@@ -203,9 +203,9 @@ async fn a_body_that_one_node_lost_comes_from_the_other() {
     b.cluster(&["join", a.cluster(&["token"]).trim()]);
     let second = b.start().await;
     // Until then the first one serves the clients of the second.
-    let young = b.config.server.data_dir.join("cluster/young");
+    let syncing = b.config.server.data_dir.join("cluster/young");
     let until = Instant::now() + PATIENCE;
-    while young.exists() {
+    while syncing.exists() {
         assert!(Instant::now() < until, "{}", a.cluster(&["status"]));
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

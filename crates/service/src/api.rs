@@ -815,7 +815,7 @@ impl Ended {
 
     /// For the log.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Ended::PasswordChanged => "password changed",
             Ended::AccountRemoved => "account removed",

@@ -1,8 +1,9 @@
 //! The owner of the directory partition: who has an account, who receives mail for an address, who may log in.
 //!
 //! The state is whole in memory. A change is planned against it, sealed, committed and applied; its answer waits until it is on
-//! disk, and so do the answers of later questions, since they may have seen it. Every node has the whole directory, and each may change it: what others changed comes
-//! in as batches ([`foreign`]), or as a state where logs were cut ([`states`]).
+//! disk, and so do the answers of later questions, since they may have seen it. Every node has the whole directory, and each may change it: what
+//! others changed comes
+//! in as batches ([`remote_batches`]), or as a state where logs were cut ([`snapshot`]).
 //!
 //! size: one machine, whose inputs all meet its one state.
 
@@ -60,7 +61,7 @@ pub struct Config {
     /// Whether it belongs to a cluster, perhaps as the only one: the store says then where the logs stand.
     pub in_cluster: bool,
     /// Whether it came to its cluster with an empty disk: then nobody is answered before it has what another node had.
-    pub young: bool,
+    pub syncing: bool,
     /// Bounds and times of what goes to and comes from them.
     pub shipping: peers::Config,
 }
@@ -75,7 +76,7 @@ impl Config {
             peers: BTreeSet::new(),
             holders: Holders::default(),
             in_cluster: false,
-            young: false,
+            syncing: false,
             shipping: peers::Config::default(),
         }
     }
@@ -140,7 +141,7 @@ pub struct DirectoryOwner {
     /// Accounts that have reached their quota, as far as their owners have said so since the start.
     full: BTreeSet<AccountId>,
     /// How many were taken since the start.
-    states_taken: u64,
+    snapshots_received: u64,
     /// Answers to owners that wait until what they tell is durable, in the order of the commits.
     standings: VecDeque<(Ticket, AccountId, AccountStatus)>,
     next_ticket: u64,
@@ -190,7 +191,7 @@ struct Running {
     /// A batch of another node cannot be applied by this program: nothing behind it is.
     stalled: bool,
     /// This node has not yet all that others had when it was new.
-    young: bool,
+    syncing: bool,
     /// The commit that says that it has.
     growing: Option<Ticket>,
     /// A commit failed: everything is read again when the ones behind it have failed, too.
@@ -214,7 +215,7 @@ impl DirectoryOwner {
             retry_at: None,
             giving: Giving::new(PartitionId::DIRECTORY),
             full: BTreeSet::new(),
-            states_taken: 0,
+            snapshots_received: 0,
             standings: VecDeque::new(),
             next_ticket: 0,
             out: VecDeque::new(),
@@ -330,7 +331,7 @@ impl DirectoryOwner {
         }
         // Of what they waited for, some may be lost.
         for (_, account, _) in std::mem::take(&mut self.standings) {
-            self.tell_standing(account);
+            self.send_account_status(account);
         }
         self.link_loaded(now, frames, anew);
         for input in waiting {
@@ -346,7 +347,7 @@ impl DirectoryOwner {
         if done {
             if !running.failed {
                 running.shipping.committed(now, ticket);
-                running.young &= running.growing.is_none_or(|after| after > ticket);
+                running.syncing &= running.growing.is_none_or(|after| after > ticket);
             }
             self.out.extend(follows.into_iter().flatten());
             running.gate.committed(ticket, &mut self.out);
@@ -358,27 +359,32 @@ impl DirectoryOwner {
             return self.load_anew();
         }
         while done
-            && let Some((_, account, standing)) =
+            && let Some((_, account, account_status)) =
                 self.standings.pop_front_if(|(after, ..)| *after <= ticket)
         {
-            self.out.push_back(Output::AccountOrigin(account, standing));
+            self.out
+                .push_back(Output::AccountOrigin(account, account_status));
         }
         self.ship(now);
     }
 
     /// Answers an owner that asked for an account, when what is told of it is durable: a removal that is lost in a crash was none.
-    fn tell_standing(&mut self, account: AccountId) {
-        let (after, standing) = match &self.state {
+    fn send_account_status(&mut self, account: AccountId) {
+        let (after, account_status) = match &self.state {
             Phase::Loading(loading) => (loading.ticket, AccountStatus::Unknown),
             Phase::Running(running) => {
-                let standing = running.standing(account);
+                let account_status = running.account_status(account);
                 match running.gate.newest() {
-                    Some(newest) => (newest, standing),
-                    None => return self.out.push_back(Output::AccountOrigin(account, standing)),
+                    Some(newest) => (newest, account_status),
+                    None => {
+                        return self
+                            .out
+                            .push_back(Output::AccountOrigin(account, account_status));
+                    }
                 }
             }
         };
-        self.standings.push_back((after, account, standing));
+        self.standings.push_back((after, account, account_status));
     }
 
     fn call(&mut self, now: Now, request: RequestId, call: Call) {
@@ -395,7 +401,7 @@ impl DirectoryOwner {
         else {
             return;
         };
-        if running.is_young() {
+        if running.is_syncing() {
             return out.push_back(Output::Reply(request, Reply::Failed(Failure::Temporary)));
         }
         match call {
@@ -503,7 +509,7 @@ impl DirectoryOwner {
         else {
             return;
         };
-        if running.is_young() {
+        if running.is_syncing() {
             return out.push_back(Output::AdminReply(
                 request,
                 AdminReply::Refused(
@@ -635,10 +641,10 @@ impl Running {
         let mut directory = Directory::default();
         let mut log = Log::new(id, origin);
         let (mut found, mut joining) = (StoredSnapshots::default(), None);
-        let mut young = config.young;
+        let mut syncing = config.syncing;
         for (key, value) in rows {
             if key == log::GROWN_KEY {
-                young &= !log::has_grown(origin, value);
+                syncing &= !log::has_grown(origin, value);
             } else if key == log::POSITION_KEY {
                 log = Log::load(id, origin, value).map_err(|error| error.to_string())?;
             } else if key == log::JOINING_KEY {
@@ -668,7 +674,7 @@ impl Running {
                 logs: ends,
                 applied: log.applied().clone(),
                 stable: log.collected(),
-                young,
+                syncing,
                 ..Resume::default()
             },
         )
@@ -685,7 +691,7 @@ impl Running {
             begins: true,
             gone: Vec::new(),
             stalled: false,
-            young,
+            syncing,
             growing: None,
             failed: false,
         };
@@ -693,11 +699,11 @@ impl Running {
     }
 
     /// Whether others may know of accounts of which this node has not heard: an answer would be that there are none.
-    fn is_young(&self) -> bool {
-        self.young && !broken("young-answers")
+    fn is_syncing(&self) -> bool {
+        self.syncing && !broken("syncing-answers")
     }
 
-    /// Seals, applies, and gives the commit with the rows that changed, to be handed out at once.
+    /// Seals, applies, and gives the commit with the rows that changed, to be forwarded out at once.
     fn write(&mut self, now: Now, ticket: Ticket, ops: &[Op]) -> whimbrel_storage::Commit {
         // An operation list is short: an administrator's.
         let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
@@ -781,9 +787,10 @@ impl Running {
         }
     }
 
-    /// What the account's own state is opened with, if it is there. Every node opens it alike, whatever else it knows: what has to be above an account that held
+    /// What the account's own state is opened with, if it is there. Every node opens it alike, whatever else it knows: what has to be above an
+    /// account that held
     /// the address before is told by [`Output::LeastUidValidity`].
-    fn standing(&self, account: AccountId) -> AccountStatus {
+    fn account_status(&self, account: AccountId) -> AccountStatus {
         match self.directory.account(&account.0) {
             Some(entry) => AccountStatus::Living(AccountOrigin {
                 created: u32::try_from(entry.created).unwrap_or(u32::MAX),
@@ -840,7 +847,7 @@ impl Machine for DirectoryOwner {
                     out,
                 );
             }
-            Input::AskBirth(account) => self.tell_standing(account),
+            Input::AskBirth(account) => self.send_account_status(account),
             Input::UidValidity(account, uid_validity) => self.raised(now, account, uid_validity),
             Input::Full(account, true) => {
                 self.full.insert(account);
@@ -889,14 +896,14 @@ impl Machine for DirectoryOwner {
                 Phase::Running(running) if !running.failed => Some(running.shipping.report()),
                 _ => None,
             },
-            bodies_missing: 0,
+            blobs_missing: 0,
             accounts_stalled: 0,
-            claims_again: 0,
-            young: match &self.state {
-                Phase::Running(running) => running.is_young(),
-                _ => self.config.young,
+            uids_reassigned: 0,
+            syncing: match &self.state {
+                Phase::Running(running) => running.is_syncing(),
+                _ => self.config.syncing,
             },
-            whole_at: BTreeSet::new(),
+            complete_at: BTreeSet::new(),
             left: None,
             keeps: BTreeSet::new(),
         }]
@@ -904,8 +911,8 @@ impl Machine for DirectoryOwner {
 
     fn figures(&self, _now: Now) -> Figures {
         let states = Figures {
-            states_given: self.giving.given,
-            states_taken: self.states_taken,
+            snapshots_sent: self.giving.given,
+            snapshots_received: self.snapshots_received,
             ..Figures::default()
         };
         let Phase::Running(running) = &self.state else {
@@ -914,7 +921,7 @@ impl Machine for DirectoryOwner {
         Figures {
             directory_accounts: running.directory.accounts().count() as u64,
             directory_domains: running.directory.domains().count() as u64,
-            partitions_young: u64::from(running.is_young()),
+            partitions_syncing: u64::from(running.is_syncing()),
             logins_cached: self.authenticator.cached() as u64,
             ..states
         }

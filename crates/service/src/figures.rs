@@ -18,17 +18,17 @@ pub struct Figures {
     /// Partitions whose log was opened since the start.
     pub log_partitions: u64,
     /// Partitions, the directory among them, in which this node is new and has not yet what another one had: nobody is served from them.
-    pub partitions_young: u64,
+    pub partitions_syncing: u64,
     /// Operations in these logs, ever: the sum of their last numbers.
     pub log_operations: u64,
     /// Claims made again since the start (docs/design.md#rule-4, docs/design.md#rule-6).
-    pub claims_again: u64,
+    pub uids_reassigned: u64,
     /// Bodies that sessions found missing since the start, although nothing said that they are.
-    pub bodies_missed: u64,
+    pub blobs_missed: u64,
     /// Takeovers that changed something: clients came from other nodes (docs/design.md#rule-6).
     pub takeovers: u64,
-    /// Claims among `claims_again` that they made.
-    pub takeover_claims: u64,
+    /// Claims among `uids_reassigned` that they made.
+    pub takeover_uids: u64,
     /// Takeovers for which an account had no room left.
     pub takeovers_refused: u64,
     /// Answers that wait until other nodes have what was written (`f = n`).
@@ -40,13 +40,13 @@ pub struct Figures {
     /// Answers that said that too few other nodes had it in time.
     pub answers_unconfirmed: u64,
     /// Operations applied here of which some member is not known to have shown all that they brought: a client that comes from it may cost claims of them.
-    pub unshown: u64,
+    pub hidden_ops: u64,
     /// States of partitions that were given to other nodes since the start, or begun to be.
-    pub states_given: u64,
+    pub snapshots_sent: u64,
     /// States of partitions that were taken from other nodes since the start.
-    pub states_taken: u64,
+    pub snapshots_received: u64,
     /// States of partitions that are here and wait until no account of theirs is stalled.
-    pub states_waiting: u64,
+    pub snapshots_waiting: u64,
     /// Accounts that became the join of what was here and what came with a state, since the start.
     pub accounts_joined: u64,
     /// Entries in the queue.
@@ -56,7 +56,7 @@ pub struct Figures {
     /// Seconds since the oldest of them was accepted.
     pub queue_oldest_seconds: u64,
     /// Deliveries that other nodes made for this one, since the start.
-    pub deliveries_handed: u64,
+    pub deliveries_forwarded: u64,
     /// Accounts in the directory.
     pub directory_accounts: u64,
     /// Domains in the directory.
@@ -77,26 +77,26 @@ impl Figures {
             accounts_stalled: self.accounts_stalled + other.accounts_stalled,
             watchers: self.watchers + other.watchers,
             log_partitions: self.log_partitions + other.log_partitions,
-            partitions_young: self.partitions_young + other.partitions_young,
+            partitions_syncing: self.partitions_syncing + other.partitions_syncing,
             log_operations: self.log_operations + other.log_operations,
-            claims_again: self.claims_again + other.claims_again,
-            bodies_missed: self.bodies_missed + other.bodies_missed,
+            uids_reassigned: self.uids_reassigned + other.uids_reassigned,
+            blobs_missed: self.blobs_missed + other.blobs_missed,
             takeovers: self.takeovers + other.takeovers,
-            takeover_claims: self.takeover_claims + other.takeover_claims,
+            takeover_uids: self.takeover_uids + other.takeover_uids,
             takeovers_refused: self.takeovers_refused + other.takeovers_refused,
             answers_confirming: self.answers_confirming + other.answers_confirming,
             answers_confirmed: self.answers_confirmed + other.answers_confirmed,
             answers_too_few: self.answers_too_few + other.answers_too_few,
             answers_unconfirmed: self.answers_unconfirmed + other.answers_unconfirmed,
-            unshown: self.unshown + other.unshown,
-            states_given: self.states_given + other.states_given,
-            states_taken: self.states_taken + other.states_taken,
-            states_waiting: self.states_waiting + other.states_waiting,
+            hidden_ops: self.hidden_ops + other.hidden_ops,
+            snapshots_sent: self.snapshots_sent + other.snapshots_sent,
+            snapshots_received: self.snapshots_received + other.snapshots_received,
+            snapshots_waiting: self.snapshots_waiting + other.snapshots_waiting,
             accounts_joined: self.accounts_joined + other.accounts_joined,
             queue_entries: self.queue_entries + other.queue_entries,
             queue_bytes: self.queue_bytes + other.queue_bytes,
             queue_oldest_seconds: self.queue_oldest_seconds + other.queue_oldest_seconds,
-            deliveries_handed: self.deliveries_handed + other.deliveries_handed,
+            deliveries_forwarded: self.deliveries_forwarded + other.deliveries_forwarded,
             directory_accounts: self.directory_accounts + other.directory_accounts,
             directory_domains: self.directory_domains + other.directory_domains,
             logins_cached: self.logins_cached + other.logins_cached,

@@ -27,7 +27,7 @@ pub const POSITION_KEY: &[u8] = b"\0position";
 
 /// Before the name of a body that is not here: a row for each, written with the batch that names it, gone when the body is durable, or when no record
 /// names it any more.
-const LACKING: &[u8] = b"\0lacking";
+const MISSING_BLOBS: &[u8] = b"\0missing_blobs";
 
 /// Key of the row that holds what other members have shown: [`whimbrel_replication::announced`].
 pub(crate) const ANNOUNCED_KEY: &[u8] = b"\0announced";
@@ -36,7 +36,8 @@ pub(crate) const ANNOUNCED_KEY: &[u8] = b"\0announced";
 pub const AWAY_KEY: &[u8] = b"\0away";
 
 /// Whether these are the rows of another incarnation that had dropped the partition, came back to it, and does not apply all that it once wrote. No
-/// log has these operations, they come with a state, and a state is given for them to who wrote them. Without having dropped it, it has only not yet applied what came to it
+/// log has these operations, they come with a state, and a state is given for them to who wrote them. Without having dropped it, it has only not yet
+/// applied what came to it
 /// again: that waits for its time, or for other operations.
 pub(crate) fn lacks_own_of_before(
     origin: Incarnation,
@@ -158,14 +159,14 @@ pub(crate) const OWN_ROWS: (&[u8], &[u8]) = (b"\0", OWN_ROWS_END);
 pub const OWN_ROWS_END: &[u8] = b"\x01";
 
 /// Key of the row which says that a body is not here.
-pub(crate) fn lacking_key(blob: &BlobName) -> Bytes {
-    [LACKING, &blob.upload, &blob.hash].concat().into()
+pub(crate) fn missing_blob_key(blob: &BlobName) -> Bytes {
+    [MISSING_BLOBS, &blob.upload, &blob.hash].concat().into()
 }
 
 /// The body that a row says is not here; `None`: it is another row.
 #[must_use]
-pub fn lacking_of_key(key: &[u8]) -> Option<BlobName> {
-    let (upload, hash) = key.strip_prefix(LACKING)?.split_first_chunk()?;
+pub fn missing_blob_of_key(key: &[u8]) -> Option<BlobName> {
+    let (upload, hash) = key.strip_prefix(MISSING_BLOBS)?.split_first_chunk()?;
     let hash = hash.try_into().ok()?;
     Some(BlobName {
         hash,
@@ -183,10 +184,10 @@ pub(crate) fn accounts_of(value: &[u8]) -> Option<BTreeSet<AccountId>> {
 }
 
 /// The row of a body that is not here, and that records of these accounts name; they are some.
-pub(crate) fn lacking_row(blob: &BlobName, accounts: &BTreeSet<AccountId>) -> Mutation {
+pub(crate) fn missing_blob_row(blob: &BlobName, accounts: &BTreeSet<AccountId>) -> Mutation {
     let value: Vec<u8> = accounts.iter().flat_map(|account| account.0).collect();
     Mutation::Put {
-        key: lacking_key(blob),
+        key: missing_blob_key(blob),
         value: value.into(),
     }
 }
@@ -231,7 +232,7 @@ pub struct Log {
     cuts: Vec<Cut>,
     /// What the next commit writes besides.
     kept: Option<Mutation>,
-    /// Whether a commit was handed out since the state was read from the store: later ones rest on it.
+    /// Whether a commit was forwarded out since the state was read from the store: later ones rest on it.
     begun: bool,
 }
 
@@ -347,7 +348,7 @@ impl Log {
     }
 
     /// A commit to the partition that holds nothing yet. All but the first since the state was read rest on those before, so that none
-    /// survives one that is refused. They must be handed out in the order in which they are begun.
+    /// survives one that is refused. They must be forwarded out in the order in which they are begun.
     pub fn commit(&mut self) -> Commit {
         let mut commit = Commit::new(store_partition(self.partition));
         commit.follows = std::mem::replace(&mut self.begun, true);

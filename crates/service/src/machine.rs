@@ -116,7 +116,7 @@ pub enum Input {
     Closing(EntryId),
     /// The entry is gone from the queue's store, so no delivery of it can come again (partition owners only).
     Finished(EntryId),
-    /// Everything that was in the queue at the start has been handed out again (partition owners only): what is finished is now known.
+    /// Everything that was in the queue at the start has been forwarded out again (partition owners only): what is finished is now known.
     QueueRecovered,
     /// All entries that any node of the cluster knew at this time of the monotonic clock have been told, or are finished (partition owners only).
     CaughtUp(u64),
@@ -293,7 +293,8 @@ pub enum Note {
     },
     /// An account got a new UIDVALIDITY, because the UIDs it gave can no longer be vouched for: its clients load everything again.
     NewUidValidity(AccountId),
-    /// A recipient's delivery is durable, on as many nodes as had to have the message, so many microseconds after it was accepted. Not told of messages that were accepted before
+    /// A recipient's delivery is durable, on as many nodes as had to have the message, so many microseconds after it was accepted. Not told of
+    /// messages that were accepted before
     /// the start.
     DeliveryTook(u64),
     /// Something is odd, and was survived.

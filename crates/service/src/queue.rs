@@ -1,18 +1,20 @@
 //! The queue: accepted transactions until every recipient's mailbox has them.
 //!
 //! An entry is accepted when its row is on disk, here and, in a cluster, on as many other nodes as the configuration says, its body included; then its
-//! deliveries are handed to the owners of the accounts, which add the message under an id derived from entry, account and target. A crash at any
-//! point leads to the deliveries being handed out again, here or at another node, and that changes nothing where they were made. When the last one is
-//! durable, here and on as many other nodes as had to have the entry, the row goes, everywhere; when that is durable no delivery can come again, and the owners are
+//! deliveries are forwarded to the owners of the accounts, which add the message under an id derived from entry, account and target. A crash at any
+//! point leads to the deliveries being forwarded out again, here or at another node, and that changes nothing where they were made. When the last one is
+//! durable, here and on as many other nodes as had to have the entry, the row goes, everywhere; when that is durable no delivery can come again, and
+//! the owners are
 //! told that the entry is finished.
 //!
 //! Alone the queue is rows and nothing else. In a cluster it is a partition, with a log that says which entries were taken, finished and given up
-//! ([`foreign`], `docs/decisions/0026`); where logs were cut, its state is given ([`states`], `docs/decisions/0035`).
+//! ([`remote_batches`], `docs/decisions/0026`); where logs were cut, its state is given ([`snapshot`], `docs/decisions/0035`).
 //!
 //! Invariants:
 //! - What is provisional (too few nodes have it yet) is not delivered. Its client gets one answer: done, or a temporary failure.
 //! - Whatever is in the queue after a crash counts, whoever took it: a client may have been answered.
-//! - The node that took an entry delivers it; another one only when that node is away, or does not come to an end with it. What it cannot make itself it has made ([`handing`]).
+//! - The node that took an entry delivers it; another one only when that node is away, or does not come to an end with it. What it cannot make itself
+//!   it has made ([`forwarding`]).
 
 mod accepting;
 mod barrier;
@@ -66,7 +68,7 @@ pub struct Limits {
     pub entries_max: usize,
     /// Their envelopes and summaries in memory, in bytes. `queue.bytes_max`.
     pub bytes_max: usize,
-    /// After how many seconds a delivery that was not confirmed is handed out again (its account could not be loaded, or the disk was
+    /// After how many seconds a delivery that was not confirmed is forwarded out again (its account could not be loaded, or the disk was
     /// full). `queue.retry_after`.
     pub retry_after_seconds: u64,
 }
@@ -98,7 +100,7 @@ pub struct Config {
     pub takeover_after_seconds: u64,
     /// What bounds it.
     pub limits: Limits,
-    /// How long a client waits for the other nodes. `queue.patience`.
+    /// How long a client waits for the other nodes. `queue.confirm_timeout`.
     pub waits: waits::Config,
     /// Bounds and times of what goes to and comes from them.
     pub shipping: peers::Config,
@@ -133,7 +135,7 @@ pub struct QueueOwner {
     /// Entries that this node delivers.
     entries: BTreeMap<EntryId, Pending>,
     bytes: usize,
-    /// Deliveries handed out.
+    /// Deliveries forwarded out.
     deliveries: BTreeMap<Ticket, (EntryId, usize)>,
     commits: BTreeMap<Ticket, Waiting>,
     /// How many entries are being accepted: what is being removed is still among the entries.
@@ -147,13 +149,13 @@ pub struct QueueOwner {
     /// Entries that other nodes deliver.
     others: BTreeMap<EntryId, Other>,
     /// Bodies of theirs that are not here, or not durable.
-    lacking: BTreeMap<BlobName, EntryId>,
+    missing_blobs: BTreeMap<BlobName, EntryId>,
     /// Bodies of which peers are to be told that they are here, and whether the same is asked of them.
     haves: BTreeMap<Incarnation, holders::Haves>,
     /// Which other nodes have said to hold the bodies of entries in our log, and of those that were taken over.
     holders: BTreeMap<EntryId, BTreeSet<Incarnation>>,
     /// Deliveries that other nodes make, and those that are made for them.
-    handing: Forwarding,
+    forwarding: Forwarding,
     /// Deliveries that others made since the start.
     counted_handed: u64,
     /// Nodes to which there is a stream.
@@ -163,7 +165,7 @@ pub struct QueueOwner {
     /// Since when there has been none to these.
     gone: BTreeMap<Incarnation, u64>,
     /// Since when there has been one to every other member.
-    whole_since: Option<u64>,
+    complete_since: Option<u64>,
     /// When entries of others are looked at.
     look_at: Option<u64>,
     /// Up to when all is here that each other node had, and when that is looked at again.
@@ -178,7 +180,7 @@ pub struct QueueOwner {
     /// States that are given.
     giving: Giving,
     /// How many were taken since the start.
-    states_taken: u64,
+    snapshots_received: u64,
     next_ticket: u64,
     out: VecDeque<Output>,
 }
@@ -233,7 +235,7 @@ struct Pending {
     open: BTreeSet<usize>,
     /// When it was accepted, on the monotonic clock; `None`: before the start, or by another node.
     accepted: Option<u64>,
-    /// When they were handed out first, on the monotonic clock,
+    /// When they were forwarded out first, on the monotonic clock,
     first_handed_out: u64,
     /// and when last.
     handed_out: u64,
@@ -286,15 +288,15 @@ impl QueueOwner {
             retry_at: None,
             provisional: BTreeMap::new(),
             others: BTreeMap::new(),
-            lacking: BTreeMap::new(),
+            missing_blobs: BTreeMap::new(),
             haves: BTreeMap::new(),
             holders: BTreeMap::new(),
-            handing: Forwarding::default(),
+            forwarding: Forwarding::default(),
             counted_handed: 0,
             links: BTreeSet::new(),
             closed: Ends::new(),
             gone: BTreeMap::new(),
-            whole_since: None,
+            complete_since: None,
             look_at: None,
             heard: BTreeMap::new(),
             heard_at: None,
@@ -302,7 +304,7 @@ impl QueueOwner {
             reads: BTreeMap::new(),
             reads_at: None,
             giving: Giving::new(PartitionId::QUEUE),
-            states_taken: 0,
+            snapshots_received: 0,
             next_ticket: 0,
             out: VecDeque::new(),
         };
@@ -339,7 +341,7 @@ impl QueueOwner {
                 loading.anew = before.anew;
             }
             // What peers ask for from now on is kept.
-            Phase::Running(_) => self.handing.begin_anew(),
+            Phase::Running(_) => self.forwarding.begin_anew(),
         }
         self.out.push_back(Output::Load {
             ticket,
@@ -356,7 +358,7 @@ impl QueueOwner {
         self.entries.clear();
         self.deliveries.clear();
         self.others.clear();
-        self.lacking.clear();
+        self.missing_blobs.clear();
         self.adopting.clear();
         self.reads.clear();
         self.out.extend(self.giving.end());
@@ -381,9 +383,9 @@ impl QueueOwner {
             if key == log::POSITION_KEY {
                 loading.position = Some(row);
             } else if loading.found.look(&key, &row) {
-            } else if let Some(blob) = log::lacking_of_key(&key) {
+            } else if let Some(blob) = log::missing_blob_of_key(&key) {
                 let id = entry_id(&blob.upload);
-                self.lacking.insert(blob, id);
+                self.missing_blobs.insert(blob, id);
             } else if let Some((entry, taken)) = entry_of_row(&key, &row) {
                 self.found(now, entry, taken, row.len());
             } else {
@@ -587,7 +589,8 @@ impl QueueOwner {
         self.out.push_back(Output::Commit(ticket, commit));
     }
 
-    /// Whether what is written now fails if something before it does: else the store would take it for a new beginning, and what rests on what was refused behind it.
+    /// Whether what is written now fails if something before it does: else the store would take it for a new beginning, and what rests on what was
+    /// refused behind it.
     fn has_commits_under_way(&self) -> bool {
         matches!(&self.phase, Phase::Running(running) if !running.under_way.is_empty())
     }
@@ -611,9 +614,9 @@ impl QueueOwner {
         self.deliveries.retain(|_, (id, _)| is_open(id));
         // What others were asked for and have not answered may wait for nodes that are away: what waits for a place has its turn first.
         let (asked, others): (Vec<EntryId>, Vec<EntryId>) =
-            due.iter().partition(|id| self.handing.is_asked(**id));
+            due.iter().partition(|id| self.forwarding.is_asked(**id));
         for id in &due {
-            self.handing.take_back(*id);
+            self.forwarding.take_back(*id);
         }
         if let Some(first) = due.first() {
             self.out.push_back(Output::Log(Note::Warning(format!(
@@ -661,7 +664,7 @@ impl Running {
         let (applied, stable) = (log.applied(), log.collected());
         let shipping = config.shipping;
         let members = Membership::of(config.peers.iter().copied().chain([origin]));
-        // It is never young: what it takes is new.
+        // It is never syncing: what it takes is new.
         let known = Resume {
             logs: ends,
             applied: applied.clone(),
@@ -703,7 +706,7 @@ impl Machine for QueueOwner {
             Input::Committed(ticket) => self.committed(now, ticket, true),
             Input::CommitFailed(ticket) => self.committed(now, ticket, false),
             Input::Delivered(ticket) => self.delivered(now, ticket),
-            // It stays open and is handed out again.
+            // It stays open and is forwarded out again.
             Input::NotDelivered(ticket) => {
                 self.deliveries.remove(&ticket);
                 self.made(ticket, false);
@@ -731,11 +734,11 @@ impl Machine for QueueOwner {
                 Phase::Running(running) if !running.failed => Some(running.shipping.report()),
                 _ => None,
             },
-            bodies_missing: self.lacking.len() as u64,
+            blobs_missing: self.missing_blobs.len() as u64,
             accounts_stalled: 0,
-            claims_again: 0,
-            young: false,
-            whole_at: BTreeSet::new(),
+            uids_reassigned: 0,
+            syncing: false,
+            complete_at: BTreeSet::new(),
             left: None,
             keeps: self.keeps(),
         }]
@@ -753,9 +756,9 @@ impl Machine for QueueOwner {
             queue_entries: (self.entries.len() + self.accepting) as u64,
             queue_bytes: self.bytes as u64,
             queue_oldest_seconds: u64::try_from(age).unwrap_or(0),
-            deliveries_handed: self.counted_handed,
-            states_given: self.giving.given,
-            states_taken: self.states_taken,
+            deliveries_forwarded: self.counted_handed,
+            snapshots_sent: self.giving.given,
+            snapshots_received: self.snapshots_received,
             ..Figures::default()
         }
     }

@@ -1,7 +1,8 @@
 //! By which clock a machine stamps what it writes (docs/decisions/0039).
 //!
 //! Stamps decide which of two concurrent writes wins, and a batch from the future is held back elsewhere: so a node whose clock is wrong takes no writes.
-//! What it has to write by itself (messages claimed again, entries of the queue that are finished) is stamped by the time at which the clock was right last, gone on with the
+//! What it has to write by itself (messages claimed again, entries of the queue that are finished) is stamped by the time at which the clock was
+//! right last, gone on with the
 //! monotonic clock; if it never was, behind all that is known here.
 //!
 //! The node's driver says whether the clock is right ([`Clock`]), some time after it has become wrong. A jump is noticed here, before anything is stamped.
@@ -47,7 +48,7 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    pub(crate) fn tell(&mut self, clock: Clock) {
+    pub(crate) fn set_clock(&mut self, clock: Clock) {
         if self.told.replace(clock).is_none() {
             // It was believed, and nobody knew.
             self.right = None;
@@ -102,7 +103,7 @@ mod tests {
         let mut stamps = Stamps::default();
         // Nobody has said anything.
         assert!(stamps.is_right(at(7000, 1)));
-        stamps.tell(Clock::right(at(1000, 0)));
+        stamps.set_clock(Clock::right(at(1000, 0)));
         stamps.look(at(1010, 10));
         assert!(stamps.is_right(at(1010, 10)));
         // It is slewed.
@@ -113,17 +114,17 @@ mod tests {
             assert_eq!(stamps.stamp(at(wall, 20)), at(1020, 20));
             stamps.look(at(wall, 20));
         }
-        stamps.tell(Clock::Wrong);
+        stamps.set_clock(Clock::Wrong);
         assert!(!stamps.is_right(at(1021, 21)));
         assert_eq!(stamps.stamp(at(1021, 21)), at(1021, 21));
         assert_eq!(stamps.stamp(at(5000, 22)), at(1022, 22));
         // It was right to jump.
-        stamps.tell(Clock::right(at(8000, 22)));
+        stamps.set_clock(Clock::right(at(8000, 22)));
         assert_eq!(stamps.stamp(at(8001, 23)), at(8001, 23));
         // One that was wrong when it was first looked at.
         let mut stamps = Stamps::default();
         stamps.look(at(9000, 1));
-        stamps.tell(Clock::Wrong);
+        stamps.set_clock(Clock::Wrong);
         assert_eq!(stamps.stamp(at(9001, 2)), at(0, 2));
     }
 }

@@ -156,8 +156,8 @@ impl Bench {
                 }
                 Output::AdminReply(request, _) => self.answered.push(request),
                 Output::EndSessions(account, why) => self.ended.push((account, why)),
-                Output::AccountOrigin(account, standing) => {
-                    self.standings.push((account, standing))
+                Output::AccountOrigin(account, account_status) => {
+                    self.standings.push((account, account_status))
                 }
                 Output::Peer(PeerOutput::LoadLogs { ticket, .. }) => {
                     self.handle(Input::Peer(PeerInput::Logs(ticket, Vec::new())));
@@ -188,7 +188,7 @@ impl Bench {
             },
             yours: None,
             anew: None,
-            young: None,
+            syncing: None,
             lives: None,
         };
         self.peer(PeerInput::Linked(peer, 0));
@@ -581,14 +581,15 @@ fn what_is_not_understood_stops_what_comes_after_it() {
     let stands: Vec<bool> = bench
         .standings
         .iter()
-        .map(|(_, standing)| matches!(standing, AccountStatus::Living(_)))
+        .map(|(_, account_status)| matches!(account_status, AccountStatus::Living(_)))
         .collect();
     assert_eq!(stands, [true, false]);
     assert_eq!(bench.warnings.len(), 1, "{:?}", bench.warnings);
     assert!(bench.warnings[0].contains("directory: batch 2 of"));
 }
 
-/// The removal is of another node, and brings an account forward that must not be taken for the one before. It is raised once: by the node that removed, if it holds the account, else by the first that does.
+/// The removal is of another node, and brings an account forward that must not be taken for the one before. It is raised once: by the node that
+/// removed, if it holds the account, else by the first that does.
 #[test]
 fn one_node_raises_what_another_one_brings_forward() {
     const ME: Incarnation = Incarnation::from_hash(9);

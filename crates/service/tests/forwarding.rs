@@ -1,4 +1,5 @@
-//! Deliveries that the queue has other nodes make: who is asked, how much at once, and what answers come to. How they are made is seen in `sim/tests/cluster/syncing.rs`.
+//! Deliveries that the queue has other nodes make: who is asked, how much at once, and what answers come to. How they are made is seen in
+//! `sim/tests/cluster/syncing.rs`.
 
 use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, PartitionId};
@@ -203,8 +204,8 @@ fn peers_are_asked_until_one_has_made_it() {
     assert!(bench.commits.is_empty());
     bench.answer(peer, 0, true);
     assert_eq!(bench.commits.len(), 1, "it is finished");
-    let handed = bench.queue.figures(bench.now()).deliveries_handed;
-    assert_eq!(handed, 1);
+    let forwarded = bench.queue.figures(bench.now()).deliveries_forwarded;
+    assert_eq!(forwarded, 1);
     bench.input(Input::Committed(bench.commits[0]));
     assert!(bench.answered);
 }
@@ -302,7 +303,7 @@ fn what_waits_is_taken_back_and_asked_for_again_in_its_order() {
     let mut bench = Bench::with(200, &[(2, ABLE)]);
     bench.not_here();
     assert_eq!(bench.asked(2), (0..64).collect::<Vec<_>>());
-    // Not answered in time: all is handed out again, and nothing is asked twice.
+    // Not answered in time: all is forwarded out again, and nothing is asked twice.
     bench.pass(11);
     assert_eq!(bench.deliveries.len(), 200);
     bench.not_here();

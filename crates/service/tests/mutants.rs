@@ -46,7 +46,7 @@ const MUTANTS: &[(&str, fn())] = &[
         snapshots::an_account_that_cannot_be_joined_can_be_removed,
     ),
     (
-        "untold-is-known",
+        "unannounced-is-known",
         unannounced::new_mail_is_told_after_a_full_disk,
     ),
 ];

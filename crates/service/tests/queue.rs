@@ -171,7 +171,7 @@ impl Bench {
         self.input(Input::CommitFailed(ticket))
     }
 
-    /// The deliveries handed out since the last look: entry and index.
+    /// The deliveries forwarded out since the last look: entry and index.
     fn handed_out(&mut self) -> Vec<(u8, usize)> {
         self.deliveries
             .iter()
@@ -596,9 +596,9 @@ fn what_is_refused_is_tried_once_a_second() {
         hash: [7; 32],
         upload: [7; 16],
     };
-    let lacking = [b"\0lacking", &blob.upload[..], &blob.hash[..]].concat();
+    let missing_blobs = [b"\0missing_blobs", &blob.upload[..], &blob.hash[..]].concat();
     let mut disk = Disk {
-        rows: [(lacking.clone(), Bytes::new())].into(),
+        rows: [(missing_blobs.clone(), Bytes::new())].into(),
         ..Disk::default()
     };
     disk.carry_out(&mut queue, now);
@@ -624,7 +624,7 @@ fn what_is_refused_is_tried_once_a_second() {
     assert!((2..=12).contains(&disk.refused), "{}", disk.refused);
     disk.refuses = false;
     pass(&mut disk, 2);
-    assert!(disk.finished && !disk.rows.contains_key(&lacking[..]));
+    assert!(disk.finished && !disk.rows.contains_key(&missing_blobs[..]));
 }
 
 /// A commit was refused, and what is read again cannot be for some seconds: who comes meanwhile is told to come again.

@@ -162,7 +162,7 @@ pub struct Node {
     /// Until when what waits is held back, if nobody waits for any of it.
     held_back_until: Option<u64>,
     /// Bytes that all logs together may have; `None`: any.
-    pub kept_bytes: Option<u64>,
+    pub log_retention_bytes: Option<u64>,
     /// What an account may send, from the next start on.
     pub senders: senders::Limits,
     runs: u8,
@@ -190,7 +190,8 @@ pub struct Node {
     /// What is to be done for bodies, and was not for want of room.
     body_work: VecDeque<BodyOutput>,
     body_waits: bool,
-    /// Uploads that the store does not begin: one that held the body has let go of it before it was here. What comes of them is dropped, and they are fetched again.
+    /// Uploads that the store does not begin: one that held the body has let go of it before it was here. What comes of them is dropped, and they are
+    /// fetched again.
     body_refused: BTreeSet<BlobName>,
     /// Uploads that are being written.
     body_uploads: BTreeSet<BlobName>,
@@ -245,7 +246,7 @@ impl Node {
             speed: Speed::default(),
             group: GroupCommit::new(whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT),
             held_back_until: None,
-            kept_bytes: None,
+            log_retention_bytes: None,
             senders: senders::Limits::default(),
             runs: 1,
             directory: directory(&owner_config, 1),
@@ -643,7 +644,7 @@ impl Node {
     }
 
     /// A node comes back with this disk among these members: an empty one, or one that is older than what they remember. It goes on under another incarnation,
-    /// and is young.
+    /// and is syncing.
     pub fn renew(
         &mut self,
         copy: DiskCopy,
@@ -653,7 +654,7 @@ impl Node {
     ) {
         self.time = self.time.max(time);
         self.owner_config.peers = peers;
-        self.owner_config.young = true;
+        self.owner_config.syncing = true;
         self.put_back(copy, identity);
     }
 
@@ -785,7 +786,7 @@ impl Node {
             let stored = stored.filter_map(|partition| u16::try_from(partition.0).ok());
             let stored = stored.map(PartitionId).filter(|of| of.bucket().is_some());
             let mut open: BTreeSet<PartitionId> = stored.collect();
-            if self.owner_config.young {
+            if self.owner_config.syncing {
                 open.extend(&self.partitions);
             }
             for partition in open {
@@ -922,9 +923,9 @@ impl Node {
                 }
             }
             Output::AskBirth(account) => self.input_soon(Dest::Directory, Input::AskBirth(account)),
-            Output::AccountOrigin(account, standing) => {
+            Output::AccountOrigin(account, status) => {
                 let dest = self.owner_of(account);
-                self.input_soon(dest, Input::AccountOrigin(account, standing));
+                self.input_soon(dest, Input::AccountOrigin(account, status));
             }
             Output::Purge(account) => {
                 let dest = self.owner_of(account);
@@ -1330,8 +1331,8 @@ impl Node {
         });
         let owner::Config { peers, holders, .. } = &self.owner_config;
         let stays = |id: &&Incarnation| {
-            let standing = holders.standing(**id, partition);
-            standing.phase == Phase::Holds && standing.life == 0
+            let state = holders.holder_state(**id, partition);
+            state.phase == Phase::Holds && state.generation == 0
         };
         let below: Vec<(Incarnation, u64)> = cuts.collect();
         let members = peers.keys().filter(stays).filter(|_| !below.is_empty());
@@ -1343,7 +1344,7 @@ impl Node {
 
     /// As a server does it now and then.
     fn shorten_logs(&mut self) {
-        let Some(bytes_max) = self.kept_bytes else {
+        let Some(bytes_max) = self.log_retention_bytes else {
             return;
         };
         let lengths = self.disk.log_lengths();
@@ -1506,7 +1507,7 @@ fn directory(config: &owner::Config, run: u8) -> DirectoryOwner {
         peers: config.peers.keys().copied().collect(),
         holders: config.holders.clone(),
         in_cluster: config.in_cluster,
-        young: config.young,
+        syncing: config.syncing,
         shipping: config.shipping,
     };
     DirectoryOwner::new(config, authenticator)
@@ -1543,7 +1544,7 @@ fn owners(config: &owner::Config) -> Vec<PartitionOwner> {
 /// How long clients and senders wait for other nodes.
 fn waits() -> queue::waits::Config {
     queue::waits::Config {
-        patience_micros: 6_000_000,
+        timeout_micros: 6_000_000,
         ..queue::waits::Config::default()
     }
 }

@@ -1,8 +1,11 @@
 //! Breaks one rule after the other on purpose and sees whether the simulated clusters object, and by which checker.
 //!
-//! `cargo xtask mutants whimbrel-sim [NAME...]`: each must be found by one of the checkers that are named beside it, within [`SEEDS_MAX`] seeds (`WHIMBREL_SEEDS`: another number).
-//! A seed is regions that write to one account (some of the first), a cluster that loses a disk, and the cluster that lives on. Where a rule was found last is tried first, and what
-//! it takes is told; if it is not found there any more, all seeds are tried in their order. `WHIMBREL_SEARCH=1` tries them all in any case: so the places are found.
+//! `cargo xtask mutants whimbrel-sim [NAME...]`: each must be found by one of the checkers that are named beside it, within [`SEEDS_MAX`] seeds
+//! (`WHIMBREL_SEEDS`: another number).
+//! A seed is regions that write to one account (some of the first), a cluster that loses a disk, and the cluster that lives on. Where a rule was
+//! found last is tried first, and what
+//! it takes is told; if it is not found there any more, all seeds are tried in their order. `WHIMBREL_SEARCH=1` tries them all in any case: so the
+//! places are found.
 
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;
@@ -92,7 +95,7 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
         &[],
         Test(queued::removed_mail_does_not_come_back_where_its_entry_comes_late),
     ),
-    ("handed-is-done", &["D1/D2"], Cluster(4)),
+    ("forwarded-is-done", &["D1/D2"], Cluster(4)),
     ("heard-not-released", &["answers:"], Regions(1)),
     ("heard-without-number", &["told UID", "claims:"], Regions(0)),
     ("joined-rows-not-written", &["U3"], Cluster(1)),
@@ -125,6 +128,7 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
         &[],
         Test(a_removed_account_does_not_come_back),
     ),
+    ("second-restore-not-renewed", &["U2"], Anywhere),
     ("rest-is-lost", &["U3", "D1", "stored"], Regions(3)),
     (
         "resume-skips-unapplied",
@@ -139,17 +143,17 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("wait-without-blobs", &["D1/D2"], Lost(29)),
     ("waits-alike", &["claims:"], Regions(3)),
     (
-        "young-answers",
+        "syncing-answers",
         &["causal_delivery", "overlooks", "came for a lost disk"],
         Cluster(30),
     ),
     (
-        "young-claims",
+        "syncing-claims",
         &[],
         Test(syncing::a_node_with_an_older_disk_claims_nothing_until_it_has_what_removes_it),
     ),
     (
-        "young-without-bodies",
+        "syncing-without-bodies",
         &["came for a lost disk"],
         Cluster(19),
     ),

@@ -268,7 +268,7 @@ fn machines_tell_figures_of_themselves() {
     );
     assert_eq!((before.accounts_loaded, before.accounts_loads), (1, 1));
     assert!(before.accounts_bytes > 0 && before.log_operations > 0);
-    assert_eq!((before.log_partitions, before.claims_again), (1, 0));
+    assert_eq!((before.log_partitions, before.uids_reassigned), (1, 0));
     let _ = world.select(1, "INBOX");
     assert_eq!(world.node.figures().watchers, 1);
     // What was told of the name is above the message that comes to it.
@@ -298,7 +298,7 @@ fn machines_tell_figures_of_themselves() {
     });
     assert!(matches!(done, Reply::Done), "{done:?}");
     let after = world.node.figures();
-    assert_eq!(after.claims_again, 1);
+    assert_eq!(after.uids_reassigned, 1);
     assert!(after.log_operations > before.log_operations);
 }
 

@@ -424,7 +424,8 @@ impl<'a> Group<'a> {
         for (upload, _) in self.abandoned.iter().copied() {
             let meta = &self.sealer.trees.meta;
             let mark = self.view.contains_key(meta, keys::doubtful(upload));
-            // What is named and was not finished comes again, as a body of another node: what is left of this one would prevent that. While its mark is there no other can have begun.
+            // What is named and was not finished comes again, as a body of another node: what is left of this one would prevent that. While its mark
+            // is there no other can have begun.
             let is_left = !self.is_whole(upload)? && mark.map_err(read_error)?;
             if is_left || !self.is_named(upload)? {
                 unnamed.push(upload);

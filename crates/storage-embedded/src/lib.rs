@@ -15,8 +15,8 @@
 //!   (`docs/decisions/0017`);
 //! - what is read is covered by checksums of the tree; logs also by their own hash chain, walked at start (`verify`).
 //!
-//! Reading order: `config`, `keys` (what lies where), `seal`, `buffers`, `journal`, `manifest`, `open`, `verify`, `writer`, `follow`,
-//! `group` (one atomic write made of many commits), `blobs`, `reads`, `snapshots`, `along`; `check` (every byte, without opening).
+//! Reading order: `config`, `keys` (what lies where), `commit_record`, `buffers`, `journal`, `manifest`, `open`, `verify`, `writer`, `wal_tail`,
+//! `group` (one atomic write made of many commits), `blobs`, `reads`, `snapshots`, `multi_get`; `check` (every byte, without opening).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -22,7 +22,8 @@ use crate::journal;
 pub(crate) const TREE_VERSION: &[u8] = b"FJL\x03";
 const CURRENT_BYTES: usize = 8 + 16 + 1;
 
-/// Folders of the trees: first that in which the tree keeps the names of the others, then these in the order of [`TREE_NAMES`](crate::commit_record::TREE_NAMES).
+/// Folders of the trees: first that in which the tree keeps the names of the others, then these in the order of
+/// [`TREE_NAMES`](crate::commit_record::TREE_NAMES).
 /// If some are missing, those that are ordinarily there.
 pub(crate) fn folders(directory: &Path) -> io::Result<[PathBuf; TREES + 1]> {
     let all = directory.join("keyspaces");

@@ -154,7 +154,8 @@ pub trait BlobWriter: Send {
     /// `bytes` itself. Returns when more may be written (this is the flow control).
     fn write(&mut self, bytes: Bytes) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Ends the upload and gives its name. See the module for when it is durable. An engine may refuse it, as when it is full, if all that named the upload let go
+    /// Ends the upload and gives its name. See the module for when it is durable. An engine may refuse it, as when it is full, if all that named the
+    /// upload let go
     /// of it meanwhile: then nothing of it is left.
     fn finish(self) -> impl Future<Output = Result<BlobInfo, StoreError>> + Send;
 

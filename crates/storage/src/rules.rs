@@ -38,7 +38,8 @@ pub fn check_sizes(commit: &Commit) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses a commit that names a body that does not come. `is_here`: whether the body is finished, or anything names it as the commits before this one leave it.
+/// Refuses a commit that names a body that does not come. `is_here`: whether the body is finished, or anything names it as the commits before this
+/// one leave it.
 ///
 /// # Errors
 /// [`StoreError::Full`]: it may have gone a moment ago, and who tries again finds out what is so now. What `is_here` gives.

@@ -217,7 +217,8 @@ pub struct Commit {
     /// place in the order stays the same, and what comes after it waits for it in any case.
     pub lazy: bool,
     /// Whether the bodies that it names may still come, since other nodes have them. Without this a body that is neither finished nor named by anything is
-    /// refused as [`Full`](crate::StoreError::Full): it went when an engine was opened anew, or all that named it let go of it a moment ago, and it would be a message
+    /// refused as [`Full`](crate::StoreError::Full): it went when an engine was opened anew, or all that named it let go of it a moment ago, and it
+    /// would be a message
     /// without its text.
     pub bodies_come: bool,
     /// Logs that begin behind a number from now on.

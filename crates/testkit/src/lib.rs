@@ -1,4 +1,5 @@
-//! What tests of several crates, the simulator and the benchmark share. It knows nothing of the product, so that crates which must not import the product may use it.
+//! What tests of several crates, the simulator and the benchmark share. It knows nothing of the product, so that crates which must not import the
+//! product may use it.
 
 mod rng;
 

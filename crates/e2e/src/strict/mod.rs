@@ -1,6 +1,7 @@
 //! What a client that keeps everything relies on, held against all that any session of a cluster is told.
 //!
-//! Nobody asks for it: whoever connects to a port that was given to [`watch`] (each server of a test gives its own) by an [`Imap`](crate::imap::Imap) has a [`Session`] in it, which hears what goes
+//! Nobody asks for it: whoever connects to a port that was given to [`watch`] (each server of a test gives its own) by an [`Imap`](crate::imap::Imap)
+//! has a [`Session`] in it, which hears what goes
 //! to and fro and, behind each SELECT, lists the mailbox as a client with CONDSTORE does. What clients know they know together, whichever node they are at:
 //!
 //! - **UIDVALIDITY** of a mailbox does not change, at no node.

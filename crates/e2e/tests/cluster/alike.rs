@@ -10,8 +10,10 @@ use whimbrel_e2e::device::Device;
 
 use super::*;
 
-/// From the moment in which nothing is in the way any more until all nodes show the same. On a quiet machine it takes seconds: whoever was not reached is dialed
-/// every two seconds (`DIAL_AFTER` in `cluster`), what was missed is sent at once, and a claim waits up to two seconds for the readers of other nodes. A machine
+/// From the moment in which nothing is in the way any more until all nodes show the same. On a quiet machine it takes seconds: whoever was not
+/// reached is dialed
+/// every two seconds (`DIAL_AFTER` in `cluster`), what was missed is sent at once, and a claim waits up to two seconds for the readers of other
+/// nodes. A machine
 /// with ten times its load has to come below this, so it is no measurement: that a cluster converges at all, and by itself, is what it holds.
 pub(crate) const CONVERGENCE_MAX: Duration = Duration::from_secs(60);
 
@@ -103,7 +105,7 @@ impl Scene {
     /// them. That is right, too, and all that happens while a former life of a node is waited for, which tells nothing any more.
     fn wait_for_reports(&self) {
         let started = Instant::now();
-        let unshown = |node: &Node| node.figure("whimbrel_cluster_unshown_operations");
+        let unshown = |node: &Node| node.figure("whimbrel_cluster_hidden_operations");
         while self.nodes.iter().map(unshown).sum::<u64>() > 0 && started.elapsed() < REPORTS_MAX {
             thread::sleep(LOOK_EVERY);
         }

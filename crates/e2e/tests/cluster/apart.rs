@@ -1,4 +1,5 @@
-//! Cuts of which nobody is told: packets are lost in both directions and no stream ends, as when a router forgets a way. And cuts through the middle of four nodes.
+//! Cuts of which nobody is told: packets are lost in both directions and no stream ends, as when a router forgets a way. And cuts through the middle
+//! of four nodes.
 
 use std::thread::scope;
 
@@ -65,7 +66,7 @@ fn one_link_of_three_is_down() {
     let again = |mesh: &Mesh| -> u64 {
         let nodes = mesh.scene.nodes.iter();
         nodes
-            .map(|node| node.figure("whimbrel_claims_again_total"))
+            .map(|node| node.figure("whimbrel_uids_reassigned_total"))
             .sum()
     };
     mesh.cut([0, 2]);

@@ -8,7 +8,7 @@ fn two() -> (Node, Node) {
     let more = [
         ("imap", "other_nodes = 1"),
         ("pop3", "other_nodes = 1"),
-        ("cluster", "write_patience = \"5m\""),
+        ("cluster", "write_timeout = \"5m\""),
     ];
     let node = |name, port, first| Node::with(name, port, port, first, &more);
     let (mut a, mut b) = (node("a", ports[0], true), node("b", ports[1], false));

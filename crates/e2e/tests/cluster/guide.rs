@@ -62,7 +62,7 @@ impl Guide {
     /// Waits until a node says this of another one.
     pub(crate) fn wait_for(&mut self, at: &Node, name: &str, says: &str) {
         wait_for(&format!("{name} to be {says}"), || {
-            let status = self.on(at, "whimbrel cluster status", &[]);
+            let status = self.on(at, "whimbrel cluster status --verbose", &[]);
             let mut of = status
                 .lines()
                 .filter(|line| line.starts_with(&format!("{name}  ")));

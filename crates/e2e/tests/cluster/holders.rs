@@ -20,10 +20,10 @@ impl Scene {
     fn wait_placed(&self, of: &[usize]) {
         wait_for("two holders of each partition", || {
             let held: Vec<u64> = of.iter().map(|node| self.nodes[*node].held()).collect();
-            let young = |node: &usize| self.nodes[*node].figure("whimbrel_partitions_young");
-            let young: u64 = of.iter().map(young).sum();
+            let syncing = |node: &usize| self.nodes[*node].figure("whimbrel_partitions_syncing");
+            let syncing: u64 = of.iter().map(syncing).sum();
             let leaves = self.nodes[of[0]].status().contains("leaves");
-            (held.iter().sum::<u64>() == 512 && young == 0 && !leaves).then_some(())
+            (held.iter().sum::<u64>() == 512 && syncing == 0 && !leaves).then_some(())
         });
     }
 }
@@ -52,7 +52,7 @@ fn two_of_three_nodes_hold_each_account() {
     scene.wait_alike(&[0, 1, 2]);
     let brought: usize = scene.nodes.iter().map(|node| node.brought_to().len()).sum();
     assert!(brought > 0, "one of them does not hold the account");
-    let handed = |node: &Node| node.figure("whimbrel_deliveries_handed_total");
+    let handed = |node: &Node| node.figure("whimbrel_deliveries_forwarded_total");
     assert!(scene.nodes.iter().map(handed).sum::<u64>() > 0);
     // What was left does not come back with a start.
     for node in 0..3 {
@@ -121,9 +121,9 @@ fn all_hold_all_again() {
     let all_hold_all = |scene: &Scene| {
         wait_for("all to hold all", || {
             let held = scene.nodes.iter().map(Node::held);
-            let young = |node: &Node| node.figure("whimbrel_partitions_young");
-            let young: u64 = scene.nodes.iter().map(young).sum();
-            (held.sum::<u64>() == 768 && young == 0).then_some(())
+            let syncing = |node: &Node| node.figure("whimbrel_partitions_syncing");
+            let syncing: u64 = scene.nodes.iter().map(syncing).sum();
+            (held.sum::<u64>() == 768 && syncing == 0).then_some(())
         });
     };
     all_hold_all(&scene);

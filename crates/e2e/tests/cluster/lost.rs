@@ -1,4 +1,5 @@
-//! The disk of a node is lost, and a new node comes under its name, as the operator's guide has it ("Replace a dead node"). Clients of the dead one notice nothing: they
+//! The disk of a node is lost, and a new node comes under its name, as the operator's guide has it ("Replace a dead node"). Clients of the dead one
+//! notice nothing: they
 //! come to the same address with what they keep, and nothing of it is void. They come while the new node brings them to others, and when it serves them.
 //!
 //! Two kinds of client: [`Device`] keeps all that it may and believes all that it is told, and mbsync, whose files show what it has loaded.
@@ -140,7 +141,7 @@ fn clients_notice_nothing_of_a_lost_disk() {
     for node in &scene.nodes[..2] {
         // What a member has shown it tells a fifth of a second later, and so far its clients keep their UIDs.
         wait_for("the reports", || {
-            (node.figure("whimbrel_cluster_unshown_operations") == 0).then_some(())
+            (node.figure("whimbrel_cluster_hidden_operations") == 0).then_some(())
         });
     }
 
@@ -193,7 +194,7 @@ fn clients_notice_nothing_of_a_lost_disk() {
     let new = others.each_mut().map(|cache| goes_on_at(cache, c));
     assert_eq!(new[1], names(&["meanwhile at work"]));
     // Again, as they were: the new one serves them.
-    c.wait_whole();
+    c.wait_complete();
     let new = caches.each_mut().map(|cache| goes_on_at(cache, c));
     assert_eq!(new[0], names(&["meanwhile", &moved]));
     assert_eq!(new[1], names(&["meanwhile at work"]));
@@ -239,14 +240,14 @@ fn clients_notice_nothing_of_a_lost_disk() {
     assert_eq!(goes_on_at(&mut caches[1], a), names(&["by the new one"]));
     guide.wait_for(a, "c", "its slot is free");
     guide.wait_for(a, "c", "  in sync");
-    c.wait_whole();
-    assert_eq!(c.figure("whimbrel_partitions_young"), 0);
+    c.wait_complete();
+    assert_eq!(c.figure("whimbrel_partitions_syncing"), 0);
     scene.wait_for_copies_of(2);
     for node in &mut scene.nodes {
         node.server.stop();
     }
     let c = &mut scene.nodes[2];
     guide.serve(c);
-    assert!(c.serves().is_some(), "alone, and no more young");
+    assert!(c.serves().is_some(), "alone, and no more syncing");
     c.server.stop();
 }

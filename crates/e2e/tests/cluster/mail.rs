@@ -9,7 +9,7 @@ fn two() -> (Node, Node) {
     // As long as it may be: a slow machine takes its time for what is large.
     let more = [
         ("queue", "other_nodes = 1"),
-        ("queue", "patience = \"25s\""),
+        ("queue", "confirm_timeout = \"25s\""),
     ];
     let node = |name, port, first| Node::with(name, port, port, first, &more);
     let (mut a, mut b) = (node("a", ports[0], true), node("b", ports[1], false));

@@ -215,7 +215,8 @@ fn a_node_that_is_cut_off_is_removed_and_comes_back() {
     scene.comes_for_the_second(c);
 }
 
-/// Its machine stood still while it was removed, and another one has its name when it goes on: it hears of it all the same, and stops. Else its clients went on writing what nobody takes.
+/// Its machine stood still while it was removed, and another one has its name when it goes on: it hears of it all the same, and stops. Else its
+/// clients went on writing what nobody takes.
 #[test]
 #[ignore = "long: clusters beyond the promises"]
 fn a_node_that_was_replaced_while_it_stood_still_hears_of_it() {

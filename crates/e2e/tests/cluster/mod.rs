@@ -127,17 +127,17 @@ impl Node {
             .cluster(&["join", sponsor.token().trim()])
             .expect("cluster join");
         self.server.start(&[]);
-        self.wait_whole();
+        self.wait_complete();
     }
 
     /// Waits until it serves by itself: before that its clients are looking at other nodes.
-    fn wait_whole(&self) {
+    fn wait_complete(&self) {
         if self.server.program == binary() {
             wait_for("the new node to have all", || {
                 // Behind its last start: another node may have been here before.
                 let log = self.server.log();
                 let last = log.rsplit("a member of a cluster").next()?;
-                last.contains("this node has what another one had")
+                last.contains("this node has caught up with another node")
                     .then_some(())
             });
         }
@@ -154,14 +154,22 @@ impl Node {
         }
     }
 
+    /// All that it knows of the nodes.
     fn status(&self) -> String {
-        self.status_with(&[])
+        self.status_with(&["--verbose"])
     }
 
     /// The status, whether all is well or not.
     fn status_with(&self, options: &[&str]) -> String {
         const NOT_WELL: i32 = 5;
+        const USAGE: i32 = 2;
         let done = self.cluster(&[&["status"], options].concat());
+        // An earlier version says all of it without being asked.
+        let is_earlier = done.code == USAGE && options == ["--verbose"];
+        let done = match is_earlier {
+            true => self.cluster(&["status"]),
+            false => done,
+        };
         match done.code {
             NOT_WELL => done.stdout,
             _ => done.expect("cluster status"),
@@ -243,7 +251,7 @@ impl Scene {
     fn wait_for_copies_of(&self, node: usize) {
         wait_for("copies at all nodes", || {
             let lag = self.nodes[node].figure("whimbrel_cluster_lag_operations");
-            let missing = |node: &Node| node.figure("whimbrel_cluster_bodies_missing");
+            let missing = |node: &Node| node.figure("whimbrel_cluster_blobs_missing");
             (lag + self.nodes.iter().map(missing).sum::<u64>() == 0).then_some(())
         });
     }
@@ -334,7 +342,7 @@ fn three_nodes_hold_the_same_accounts() {
         "{refused:?}"
     );
     c.server.start(&[]);
-    c.wait_whole();
+    c.wait_complete();
 
     let mut scene = Scene::new(vec![a, b, c]);
     for node in &scene.nodes {
@@ -550,7 +558,7 @@ fn an_older_disk_that_was_written_to_does_not_meet_what_was_lost() {
 fn a_start_that_asks_in_vain_takes_writes() {
     let ports = [free_port(), free_port()];
     let mut a = Node::new("a", ports[0], ports[0], &[], true);
-    let patient = [("cluster", "patience = \"6s\"")];
+    let patient = [("cluster", "startup_timeout = \"6s\"")];
     let mut b = Node::among("b", ports[1], ports[1], &[], false, &patient);
     a.begin(None);
     b.begin(Some(&a));

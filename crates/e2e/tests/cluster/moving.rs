@@ -39,7 +39,7 @@ impl Two {
     /// Waits until the second knows that the first has shown all.
     fn all_shown(&self) {
         wait_for("the reports", || {
-            (self.scene.nodes[1].figure("whimbrel_cluster_unshown_operations") == 0).then_some(())
+            (self.scene.nodes[1].figure("whimbrel_cluster_hidden_operations") == 0).then_some(())
         });
     }
 }
@@ -56,10 +56,7 @@ fn a_client_of_a_node_that_died_keeps_every_uid() {
     let mut there = device.names();
     there.remove("after");
     assert_eq!(there, before);
-    assert_eq!(
-        two.scene.nodes[1].figure("whimbrel_takeover_claims_total"),
-        0
-    );
+    assert_eq!(two.scene.nodes[1].figure("whimbrel_takeover_uids_total"), 0);
 }
 
 #[test]
@@ -84,8 +81,5 @@ fn what_came_while_the_dead_node_was_alone_is_claimed_again_and_nothing_else() {
     let mut there = device.names();
     assert_ne!(there.remove("unseen"), Some(unseen));
     assert_eq!(there, before);
-    assert_eq!(
-        two.scene.nodes[1].figure("whimbrel_takeover_claims_total"),
-        1
-    );
+    assert_eq!(two.scene.nodes[1].figure("whimbrel_takeover_uids_total"), 1);
 }

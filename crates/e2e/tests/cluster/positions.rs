@@ -48,7 +48,7 @@ impl Told {
 
     /// Claims made again, of all partitions together.
     fn claims(&self) -> u64 {
-        let of = |value: &Value| value["claims_again"].as_u64().unwrap();
+        let of = |value: &Value| value["uids_reassigned"].as_u64().unwrap();
         let here = of(&self.0["here"]);
         assert_eq!(self.partitions().iter().map(of).sum::<u64>(), here);
         here
@@ -69,7 +69,7 @@ impl Told {
     fn lacks(&self, name: &str) -> BTreeMap<u64, u64> {
         let incarnation = self.node(name)["incarnation"].as_str().unwrap();
         let lacks = |partition: &Value| {
-            let lag = partition["lacks"].get(incarnation)?;
+            let lag = partition["lag"].get(incarnation)?;
             let operations = lag["operations"].as_u64().unwrap();
             assert!(operations > 0 && lag["seconds"].is_u64());
             Some((partition["partition"].as_u64().unwrap(), operations))
@@ -113,10 +113,10 @@ fn wait_level(mesh: &Mesh) -> Logs {
                 let node = told.node(name);
                 let none = |what: &str| node[what] == 0;
                 node["linked"] == true
-                    && ["lacks", "lacks_bytes", "lacks_seconds", "has_more"]
+                    && ["lag_operations", "lag_bytes", "lag_seconds", "has_more"]
                         .into_iter()
                         .all(none)
-                    && node["lacks_at_least"] == false
+                    && node["lag_at_least"] == false
                     && told.lacks(name).is_empty()
             })
         });
@@ -163,14 +163,14 @@ fn status_tells_what_a_node_that_is_cut_off_lacks() {
             assert_eq!(lacks, difference(here, &c));
             let node = told.node("c");
             assert_eq!(node["linked"], false);
-            assert_eq!(node["lacks"], sum(&lacks));
-            assert!(node["lacks_bytes"].as_u64().unwrap() > 0, "{node}");
+            assert_eq!(node["lag_operations"], sum(&lacks));
+            assert!(node["lag_bytes"].as_u64().unwrap() > 0, "{node}");
         }
         // Over there it is the other way round, for both.
         for name in ["a", "b"] {
             let lacks = at_c.lacks(name);
             assert_eq!(lacks, difference(&c, &a));
-            assert_eq!(at_c.node(name)["lacks"], sum(&lacks));
+            assert_eq!(at_c.node(name)["lag_operations"], sum(&lacks));
         }
         Some(at_c)
     });
@@ -202,7 +202,7 @@ fn status_tells_what_a_node_that_is_cut_off_lacks() {
     let claims = mesh.scene.nodes.iter().map(|node| {
         let told = Told::by(node);
         told.is_held_by_all();
-        assert_eq!(told.claims(), node.figure("whimbrel_claims_again_total"));
+        assert_eq!(told.claims(), node.figure("whimbrel_uids_reassigned_total"));
         told.claims()
     });
     assert!(claims.sum::<u64>() > 0, "what was late has a new UID");

@@ -1,6 +1,7 @@
 //! An upgrade, node by node, and back: nodes of two versions serve together, clients go on.
 //!
-//! The older version is the program that `WHIMBREL_OLDER` names, built from an earlier commit by `cargo xtask test --long` (`xtask/src/older.rs`). It has to be there then, and another one.
+//! The older version is the program that `WHIMBREL_OLDER` names, built from an earlier commit by `cargo xtask test --long` (`xtask/src/older.rs`). It
+//! has to be there then, and another one.
 //! Without the variable each node is restarted with the same program, which shows that a restart loses nothing, and of versions nothing.
 
 use std::{
@@ -43,6 +44,15 @@ struct AtWork {
     over: AtomicBool,
     /// What was acknowledged.
     acknowledged: Mutex<Vec<String>>,
+}
+
+/// Ends the clients when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 impl AtWork {
@@ -120,6 +130,8 @@ fn nodes_are_restarted_one_by_one_from_version_to_version() {
     let acknowledged = || work.acknowledged.lock().unwrap().len();
     std::thread::scope(|scope| {
         scope.spawn(|| work.delivers(&servers, &tls));
+        // Also when this panics: the scope waits for the client.
+        let _over = Over(&work.over);
         for program in [binary().to_owned(), older.clone(), binary().to_owned()] {
             for node in 0..3 {
                 mesh.restart_as(node, program.clone());
@@ -129,7 +141,6 @@ fn nodes_are_restarted_one_by_one_from_version_to_version() {
                 });
             }
         }
-        work.over.store(true, Ordering::SeqCst);
     });
     let acknowledged = work.acknowledged.into_inner().unwrap();
     // What was not acknowledged may be there, too: who asked went away with the node.

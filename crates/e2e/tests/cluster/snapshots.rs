@@ -53,8 +53,8 @@ impl Scene {
     }
 
     fn states(&self, node: usize) -> [u64; 2] {
-        ["given", "taken"].map(|what| {
-            let name = format!("whimbrel_states_{what}_total");
+        ["sent", "received"].map(|what| {
+            let name = format!("whimbrel_snapshots_{what}_total");
             self.nodes[node].figure(&name)
         })
     }
@@ -104,12 +104,13 @@ fn who_joins_is_given_what_no_log_has() {
     scene.end();
 }
 
-/// Two nodes are cut apart, and both go on. One writes more than its logs may have: it keeps them no longer for the other one, whose own changes are joined with
+/// Two nodes are cut apart, and both go on. One writes more than its logs may have: it keeps them no longer for the other one, whose own changes are
+/// joined with
 /// what it is given then.
 #[test]
 #[ignore = "long: clusters beyond the promises"]
 fn who_was_away_for_long_is_given_what_the_logs_lost() {
-    let less = [("cluster", "kept_bytes = \"1MiB\"")];
+    let less = [("cluster", "log_retention_bytes = \"1MiB\"")];
     let mut mesh = mesh::Mesh::with(2, binary(), &less);
     let scene = &mut mesh.scene;
     scene.fill(0);
@@ -131,11 +132,11 @@ fn who_was_away_for_long_is_given_what_the_logs_lost() {
     scene.put(0, "written here");
     scene.expected.insert("written there".to_owned(), there);
     let a = &scene.nodes[0];
-    // The other one lacks it, and it is cut. It may have been looked at in the middle, when no log was so long that anything of it could go; what stays of it is more than
-    // it may have, so that it is looked at and said again.
+    // The other one lacks it, and it is cut. It may have been looked at in the middle, when no log was so long that anything of it could go; what
+    // stays of it is more than it may have, so that it is looked at and said again.
     let looks = || {
         let log = a.server.log();
-        log.matches("logs are longer than cluster.kept_bytes")
+        log.matches("logs exceed cluster.log_retention_bytes")
             .count()
     };
     let before = looks();

@@ -7,7 +7,7 @@ const BYTES: usize = 1 << 20;
 
 impl Node {
     /// How many partitions of a node are syncing, as `status` says.
-    fn young(&self, name: &str) -> Option<u32> {
+    fn syncing(&self, name: &str) -> Option<u32> {
         let status = self.status();
         let mut of = status
             .lines()
@@ -48,8 +48,8 @@ fn a_new_node_brings_sessions_to_who_has_all() {
     });
 
     // By all protocols; and what is written so is there, though the node itself could not write it.
-    let young = b.young("b").unwrap();
-    assert!(young > 0 && b.figure("whimbrel_partitions_young") > 0);
+    let syncing = b.syncing("b").unwrap();
+    assert!(syncing > 0 && b.figure("whimbrel_partitions_syncing") > 0);
     let mut imap = b.server.anne();
     let selected = imap.command("SELECT INBOX").unwrap().ok("SELECT");
     assert_eq!(selected.exists(), Some(MESSAGES));
@@ -73,7 +73,7 @@ fn a_new_node_brings_sessions_to_who_has_all() {
     let _ = there.command("SELECT INBOX").unwrap().ok("SELECT");
     assert!(a.brought_to().is_empty());
     assert!(
-        b.figure("whimbrel_partitions_young") > 0,
+        b.figure("whimbrel_partitions_syncing") > 0,
         "it was over too early"
     );
 
@@ -82,10 +82,10 @@ fn a_new_node_brings_sessions_to_who_has_all() {
         let grown = b
             .server
             .log()
-            .contains("this node has what another one had");
-        (grown && b.young("b").is_none()).then_some(())
+            .contains("this node has caught up with another node");
+        (grown && b.syncing("b").is_none()).then_some(())
     });
-    assert_eq!(b.figure("whimbrel_partitions_young"), 0);
+    assert_eq!(b.figure("whimbrel_partitions_syncing"), 0);
     let count = b.brought_to().len();
     let mut imap = b.server.anne();
     let selected = imap.command("SELECT INBOX").unwrap().ok("SELECT");
@@ -117,7 +117,7 @@ fn a_member_without_its_store_is_new() {
     let mut b = Node::with("b", ports[1], to_b.port, false, &of_all);
     a.begin(None);
     b.begin(Some(&a));
-    b.wait_whole();
+    b.wait_complete();
     let large = message::bytes("large", BYTES);
     let mut imap = a.server.anne();
     for _ in 0..MESSAGES {
@@ -162,9 +162,9 @@ fn a_member_without_its_store_is_new() {
         proxy.slow(false);
     }
     // It says so behind this start: so it was new. How long that takes is not for a test to say.
-    b.wait_whole();
-    wait_for("all to be there", || b.young("b").is_none().then_some(()));
-    assert_eq!(b.figure("whimbrel_partitions_young"), 0);
+    b.wait_complete();
+    wait_for("all to be there", || b.syncing("b").is_none().then_some(()));
+    assert_eq!(b.figure("whimbrel_partitions_syncing"), 0);
     let brought = b.brought_to().len();
     let mut imap = b.server.anne();
     let now = b.server.contents(&mut imap, "INBOX").unwrap();

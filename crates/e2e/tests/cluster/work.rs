@@ -1,4 +1,5 @@
-//! Clients write at every node, by IMAP and by LMTP, into one account, while a node is cut off, one is killed, and one loses its disk. What was acknowledged to them is
+//! Clients write at every node, by IMAP and by LMTP, into one account, while a node is cut off, one is killed, and one loses its disk. What was
+//! acknowledged to them is
 //! in a [`Ledger`], which judges what there is in the end.
 
 use std::{
@@ -356,7 +357,7 @@ fn what_is_acknowledged_during_faults_is_there_once_and_nothing_else() {
         let others_have = work.ledger.at(2);
         wait_for("copies", || {
             let lag = mesh.scene.nodes[2].figure("whimbrel_cluster_lag_operations");
-            let missing = |node: &Node| node.figure("whimbrel_cluster_bodies_missing");
+            let missing = |node: &Node| node.figure("whimbrel_cluster_blobs_missing");
             let missing: u64 = mesh.scene.nodes[..2].iter().map(missing).sum();
             (lag + missing == 0).then_some(())
         });
@@ -384,7 +385,7 @@ fn what_is_acknowledged_during_faults_is_there_once_and_nothing_else() {
             .cluster(&["join", token.trim()])
             .expect("cluster join");
         third.server.start(&[]);
-        third.wait_whole();
+        third.wait_complete();
         mesh.scene.witnesses[2] = Witness::default();
         work.pause(2, false);
         work.go_on(&[0, 1, 2]);

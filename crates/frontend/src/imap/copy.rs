@@ -120,7 +120,7 @@ impl Copy {
             next: 0,
             text: SetText::default(),
         };
-        self.tell(cx)
+        self.respond(cx)
     }
 
     /// After a part: the next, or the end.
@@ -137,7 +137,7 @@ impl Copy {
         })
     }
 
-    fn tell(&mut self, cx: &mut Context) -> Step {
+    fn respond(&mut self, cx: &mut Context) -> Step {
         loop {
             match &mut self.state {
                 State::CopyUid {
@@ -198,7 +198,7 @@ impl Task for Copy {
                 }),
             ) => self.copied(cx, uid_validity, uids, done),
             (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::failed_target(reply)),
-            (_, Wake::Go) => self.tell(cx),
+            (_, Wake::Go) => self.respond(cx),
             _ => Step::Done(Outcome::bug()),
         }
     }

@@ -93,10 +93,10 @@ impl Task for Expunge {
                 }
                 let qresync = cx.qresync;
                 self.state = State::Tell(Gone::new(cx.view_mut(), &uids, qresync));
-                self.tell(cx)
+                self.respond(cx)
             }
             (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
-            (State::Tell(_), Wake::Go) => self.tell(cx),
+            (State::Tell(_), Wake::Go) => self.respond(cx),
             _ => Step::Done(Outcome::bug()),
         }
     }
@@ -114,7 +114,7 @@ impl Expunge {
     }
 
     /// Tells a part before the next is asked for.
-    fn tell(&mut self, cx: &mut Context) -> Step {
+    fn respond(&mut self, cx: &mut Context) -> Step {
         let State::Tell(gone) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };

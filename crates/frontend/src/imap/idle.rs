@@ -38,7 +38,7 @@ impl Idle {
         }
     }
 
-    fn tell(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
+    fn respond(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
         let State::Telling(sync) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
@@ -58,7 +58,7 @@ impl Idle {
 
     fn begin_telling(&mut self, cx: &mut Context) -> Step {
         self.state = State::Telling(Sync::new(true, false));
-        self.tell(cx, None)
+        self.respond(cx, None)
     }
 
     /// Goes on with an index.
@@ -112,11 +112,11 @@ impl Task for Idle {
             (State::Recalling(then), Wake::Reply(reply)) => self.recalled(cx, then, reply),
             (State::Telling(sync), Wake::Reply(reply)) => {
                 self.state = State::Telling(sync);
-                self.tell(cx, Some(reply))
+                self.respond(cx, Some(reply))
             }
             (State::Telling(sync), Wake::Go) => {
                 self.state = State::Telling(sync);
-                self.tell(cx, None)
+                self.respond(cx, None)
             }
             _ => Step::Done(Outcome::bug()),
         }

@@ -238,7 +238,7 @@ impl List {
     }
 
     /// Goes on telling.
-    fn tell(&mut self, cx: &mut Context) -> Step {
+    fn respond(&mut self, cx: &mut Context) -> Step {
         let mut work = WORK_PER_SLICE;
         while self.lines.len() < STATUSES_PER_CALL_MAX {
             let Some(mailbox) = self.next() else {
@@ -357,7 +357,7 @@ impl List {
                 return Step::Again;
             }
         }
-        self.tell(cx)
+        self.respond(cx)
     }
 
     fn write(&self, cx: &mut Context, mailbox: &Mailbox, line: Line) {
@@ -414,13 +414,13 @@ impl Task for List {
             }
             (State::Begin | State::Tell, Wake::Go) => {
                 self.state = State::Tell;
-                self.tell(cx)
+                self.respond(cx)
             }
             (State::Asked, Wake::Reply(Reply::Mailboxes { names, more })) => {
                 self.page = names.into_iter();
                 self.more = more;
                 self.state = State::Tell;
-                self.tell(cx)
+                self.respond(cx)
             }
             (State::Looking(looking), Wake::Reply(Reply::Mailboxes { names, more })) => {
                 looking.page = names.into_iter();

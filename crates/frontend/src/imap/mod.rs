@@ -300,7 +300,7 @@ impl ImapSession {
         let shutdown = self
             .shutdown
             .then_some(("Server is shutting down", "shutdown"));
-        let ended = self.ended.map(|(why, _)| (why.text(), why.word()));
+        let ended = self.ended.map(|(why, _)| (why.text(), why.label()));
         ended.or(shutdown)
     }
 
@@ -372,7 +372,8 @@ impl ImapSession {
         view.dirty.then_some(self.cx.asks_from)
     }
 
-    /// When a client in IDLE is told that the server is there: translators of addresses forget a connection on which nothing goes (RFC 2177 leaves that to clients,
+    /// When a client in IDLE is told that the server is there: translators of addresses forget a connection on which nothing goes (RFC 2177 leaves
+    /// that to clients,
     /// and many do nothing for half an hour).
     fn still_here_at(&self) -> Option<u64> {
         let phase = &self.running.as_ref()?.phase;
@@ -772,7 +773,7 @@ impl Session for ImapSession {
         if let Some((why, until)) = self.ended
             && until <= now.mono_micros
         {
-            return self.abandon(why.word());
+            return self.abandon(why.label());
         }
         if self.sending
             || matches!(

@@ -180,7 +180,7 @@ impl Task for Select {
                 );
                 view.dirty = cx.has_changed;
                 cx.view = Some(Box::new(view));
-                tell(cx, &name, &id, first_unseen);
+                respond(cx, &name, &id, first_unseen);
                 self.selected(cx)
             }
             (State::Resync(fetch), wake) => match fetch.step(cx, wake) {
@@ -198,7 +198,7 @@ impl Task for Select {
 }
 
 /// The untagged answers.
-fn tell(cx: &mut Context, name: &MailboxName, id: &ObjectId, first_unseen: Option<u32>) {
+fn respond(cx: &mut Context, name: &MailboxName, id: &ObjectId, first_unseen: Option<u32>) {
     let view = cx.view();
     let (count, uid_validity, uid_next) = (view.count(), view.uid_validity, view.uid_next);
     let highest = view.highest_modseq;

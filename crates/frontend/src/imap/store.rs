@@ -132,10 +132,10 @@ impl Store {
         }
         self.rows = rows.into_iter();
         self.state = State::Tell;
-        self.tell(cx)
+        self.respond(cx)
     }
 
-    fn tell(&mut self, cx: &mut Context) -> Step {
+    fn respond(&mut self, cx: &mut Context) -> Step {
         // "An untagged FETCH response MUST be sent, even if the .SILENT suffix is specified, and the response MUST include the MODSEQ
         // message data item" (RFC 7162, 3.1.3).
         let with_flags = !self.arguments.silent || self.aloud;
@@ -203,7 +203,7 @@ impl Task for Store {
                 self.stored(cx, rows, modified)
             }
             (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
-            (State::Tell, Wake::Go) => self.tell(cx),
+            (State::Tell, Wake::Go) => self.respond(cx),
             (State::Sync(_), Wake::Go) => self.sync(cx, None),
             (State::Sync(_), Wake::Reply(reply)) => self.sync(cx, Some(reply)),
             _ => Step::Done(Outcome::bug()),

@@ -190,7 +190,7 @@ impl Pop3Session {
         match self.running.as_ref().map(|running| running.waits) {
             None if let Some((why, _)) = self.ended => {
                 encode::err(&mut self.cx.out, Some(Code::Auth), why.text());
-                self.close(why.word());
+                self.close(why.label());
                 true
             }
             None | Some(Waits::Sasl) if self.shutdown => {
@@ -388,7 +388,7 @@ impl Session for Pop3Session {
         if let Some((why, until)) = self.ended
             && until <= now.mono_micros
         {
-            return self.abandon(why.word());
+            return self.abandon(why.label());
         }
         // "When the timer expires, the session does NOT enter the UPDATE state--the server should close the TCP connection without removing any
         // messages or sending any response to the client" (RFC 1939, 3).

@@ -2,7 +2,8 @@
 //!
 //! Elsewhere we read addresses generously. Here it is decided whether the sender may use them, and what one reader takes for a name and another
 //! for the address would let one user write as another: `From: anne@example.org <bob@example.org>`. So whatever is not plainly the syntax of the
-//! RFC is refused. Groups, which RFC 6854 allows in From, are, too; and what the RFC allows and readers take in two ways: line ends and other control characters
+//! RFC is refused. Groups, which RFC 6854 allows in From, are, too; and what the RFC allows and readers take in two ways: line ends and other control
+//! characters
 //! within quotes and comments, and comments that may show an address. One pass, no recursion.
 
 /// Local part without its quotes, and domain.
@@ -143,7 +144,8 @@ impl Tokens<'_> {
         }
     }
 
-    /// White space and comments; `None` for a comment that does not end, or that readers may take for more than one: with a sign that addresses have, encoded (RFC
+    /// White space and comments; `None` for a comment that does not end, or that readers may take for more than one: with a sign that addresses have,
+    /// encoded (RFC
     /// 2047) or not, or with a control character.
     fn skip_space(&mut self) -> Option<()> {
         let mut depth = 0usize;

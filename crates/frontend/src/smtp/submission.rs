@@ -1,9 +1,11 @@
 //! Submission (RFC 6409): the header of a message from a user is looked at before anything of it is stored.
 //!
-//! - From must be there, once, and From and Sender are read strictly: whoever they name must be the account's own. RFC 6409 (6.1) lets a server ask; others ask for
+//! - From must be there, once, and From and Sender are read strictly: whoever they name must be the account's own. RFC 6409 (6.1) lets a server ask;
+//!   others ask for
 //!   the envelope alone, and a reader shows these fields.
 //! - A message that is resent keeps the From of its author (RFC 5322, 3.6.6: "Resent fields are used to identify a message as having been reintroduced into the
-//!   transport system by a user"). There it is Resent-From and Resent-Sender of the first block that are read strictly and must be the account's own: each block is
+//!   transport system by a user"). There it is Resent-From and Resent-Sender of the first block that are read strictly and must be the account's own:
+//!   each block is
 //!   put before the earlier ones.
 //! - Date and Message-ID are added where they are missing (RFC 6409, 8.2 and 8.3), before the client's fields.
 //! - Bcc and Resent-Bcc are taken out of what the recipients get (RFC 5322, 3.6.3: its first way), as other submission servers do. The sender's own copy

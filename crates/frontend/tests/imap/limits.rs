@@ -568,7 +568,7 @@ fn an_idle_session_whose_index_is_lost_ends() {
     world.send("1", b"d EXPUNGE\r\ne IDLE\r\n");
     world.fake.forgets = true;
     world.send("1", b"DONE\r\n");
-    assert!(said(&mut world).contains("* BYE What you know"));
+    assert!(said(&mut world).contains("* BYE The server no longer knows"));
     assert!(closed(
         &mut world,
         "what an idle client knows cannot be found out"

@@ -87,6 +87,9 @@ const WORDS: &[&str] = &[
     "ID NIL",
     "CAPABILITY",
     "NAMESPACE",
+    "GETQUOTA \"\"",
+    "GETQUOTAROOT INBOX",
+    "SETQUOTA \"\" (STORAGE 512)",
     "CHECK",
     "SUBSCRIBE x",
 ];

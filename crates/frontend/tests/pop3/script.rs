@@ -3,7 +3,8 @@
 //! `C:` sends the text and CRLF, `C|` the text alone; `\r`, `\n`, `\0` and `\xNN` are bytes. `S:` is the next line of the server, where
 //! `...` at the end stands for any text. Whatever the server has said must be expected before the client goes on. `connect NAME` is a
 //! connection in the clear, `secure NAME` one over TLS, `login NAME` one that has logged in, `as NAME` speaks as one of them. `eof`,
-//! `shutdown`, `ended` (the account was removed), `tls`, `closed` (it has closed), `open` (it has not), `wait SECONDS`, `full` and `room` (the disk) are what they say.
+//! `shutdown`, `ended` (the account was removed), `tls`, `closed` (it has closed), `open` (it has not), `wait SECONDS`, `full` and `room` (the disk)
+//! are what they say.
 
 use whimbrel_service::api::{Ended, Event};
 

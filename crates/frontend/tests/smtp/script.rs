@@ -2,7 +2,8 @@
 //!
 //! `C:` sends the text and CRLF, `C|` the text alone; `\r`, `\n`, `\0` and `\xNN` are bytes. `S:` is the next line of the server, where
 //! `...` stands for any text. Whatever the server has said must be expected before the client goes on. `smtp` and `lmtp` connect and say
-//! hello, `submit NAME` logs in as NAME@example.org, `eof`, `shutdown`, `ended` (the password was changed), `tls`, `closed` (it has closed), `open` (it has not), `wait SECONDS`, `full` and `room` are about the disk.
+//! hello, `submit NAME` logs in as NAME@example.org, `eof`, `shutdown`, `ended` (the password was changed), `tls`, `closed` (it has closed), `open`
+//! (it has not), `wait SECONDS`, `full` and `room` are about the disk.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use whimbrel_service::api::{Ended, Event};

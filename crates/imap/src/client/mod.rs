@@ -1,7 +1,8 @@
 //! A client: builds commands, waits where it must, and takes nothing from a server that the RFCs do not let it say, unless it is told to be lenient
 //! ([`Limits::lenient`]).
 //!
-//! It drives the tests, the simulator and the benchmarks, so a malformed answer of our own server is an error here; imports from other servers are lenient. It holds one
+//! It drives the tests, the simulator and the benchmarks, so a malformed answer of our own server is an error here; imports from other servers are
+//! lenient. It holds one
 //! response at a time, whole, and no more of it than [`Limits`] allow.
 //!
 //! Reading order: [`Client`], [`Limits`], `command` (what is sent), [`response`] (what comes back), `parse`, `structure`.

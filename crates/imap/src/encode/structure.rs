@@ -72,7 +72,7 @@ fn nested(
     extended: bool,
     utf8: bool,
 ) -> Result<(), DecodeError> {
-    let told = part.told()?;
+    let told = part.summary()?;
     out.push(b'(');
     if let ContentView::Multipart(parts) = &told.content {
         for inner in parts.clone() {

@@ -401,7 +401,7 @@ impl World<'_> {
             let peers = others.map(|j| Peer {
                 slot: self.trace.slots[j],
                 heard: u32::MAX,
-                patience_micros: 0,
+                timeout_micros: 0,
             });
             let plan = self.nodes[i]
                 .replica

@@ -108,15 +108,16 @@ impl Replica {
         })
     }
 
-    pub(super) fn removal(&self, slot: u32) -> Removal {
-        let record = &self.records[slot];
+    pub(super) fn removal(&self, index: u32) -> Removal {
+        let record = &self.records[index];
         Removal {
             message: record.id,
             dots: record.exist.as_slice().to_vec(),
         }
     }
 
-    /// RENAME, with the children; of a name that was deleted and has children, these alone. RENAME INBOX makes a new mailbox and moves the messages (RFC 9051, 6.3.6).
+    /// RENAME, with the children; of a name that was deleted and has children, these alone. RENAME INBOX makes a new mailbox and moves the messages
+    /// (RFC 9051, 6.3.6).
     ///
     /// What would be late under a name that was announced before is claimed again in the same plan.
     pub fn plan_rename(
@@ -240,10 +241,10 @@ impl Replica {
 
     pub(super) fn move_entry(
         &self,
-        slot: u32,
+        index: u32,
         claims: &mut Claims,
     ) -> Result<MoveEntry, PlanError> {
-        let record = &self.records[slot];
+        let record = &self.records[index];
         let undelete = !record.has(crate::record::DELETED);
         Ok(MoveEntry {
             message: record.id,
@@ -255,11 +256,11 @@ impl Replica {
     pub(super) fn claim_again(
         &self,
         claims: &mut Claims,
-        slots: impl Iterator<Item = u32>,
+        indices: impl Iterator<Item = u32>,
     ) -> Result<Option<Op>, PlanError> {
         let mut again = Vec::new();
-        for slot in slots {
-            let record = &self.records[slot];
+        for index in indices {
+            let record = &self.records[index];
             again.push(Claim {
                 message: record.id,
                 placement: record.placed,

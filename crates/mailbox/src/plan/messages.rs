@@ -175,8 +175,8 @@ impl Replica {
             from,
             uids,
             to,
-            |slot, claims| {
-                let record = &self.records[slot];
+            |index, claims| {
+                let record = &self.records[index];
                 Ok(CopyEntry {
                     source: record.id,
                     uid: claims.take()?,
@@ -272,8 +272,8 @@ impl Replica {
         }
         let (found, missing) = self.select(name, uids);
         let mut groups: BTreeMap<(Flags, Flags), Vec<MessageId>> = BTreeMap::new();
-        for (uid, slot) in &found {
-            let record = &self.records[*slot];
+        for (uid, index) in &found {
+            let record = &self.records[*index];
             let change = match mode {
                 StoreMode::Add => {
                     let mut set = flags.clone();
@@ -318,12 +318,12 @@ impl Replica {
     /// EXPUNGE of messages that lie where they were put at these times, whatever that is called now, shown or not. One that was moved since somebody
     /// wants to have, and what is gone is gone.
     pub fn plan_take_back(&self, put: &[(MessageId, Stamp)]) -> Plan<()> {
-        let slots = put.iter().filter_map(|(message, placed)| {
-            let slot = *self.by_id.get(message)?;
-            let record = &self.records[slot];
-            (record.alive() && record.placed == *placed).then_some(slot)
+        let indices = put.iter().filter_map(|(message, placed)| {
+            let index = *self.by_id.get(message)?;
+            let record = &self.records[index];
+            (record.alive() && record.placed == *placed).then_some(index)
         });
-        let messages: Vec<Removal> = slots.map(|slot| self.removal(slot)).collect();
+        let messages: Vec<Removal> = indices.map(|index| self.removal(index)).collect();
         let op = (!messages.is_empty()).then_some(Op::Expunge { messages });
         Plan {
             ops: op.into_iter().collect(),

@@ -232,8 +232,8 @@ impl Replica {
     /// The shown records that the UIDs name, by present UID, and the UIDs that name nothing.
     fn select(&self, name: &MailboxName, uids: &[u32]) -> (Vec<(u32, u32)>, Vec<u32>) {
         let (mut found, missing) = self.resolve_all(name, uids);
-        for (uid, slot) in &mut found {
-            *uid = self.records[*slot].shown;
+        for (uid, index) in &mut found {
+            *uid = self.records[*index].shown;
         }
         found.sort_unstable();
         found.dedup();
@@ -254,7 +254,7 @@ impl Replica {
         crate::steps::count(uids.len());
         let (mut found, mut missing) = (Vec::with_capacity(uids.len()), Vec::new());
         for uid in uids {
-            match self.resolve_slot(name, *uid) {
+            match self.resolve_index(name, *uid) {
                 Some(slot) => found.push((*uid, slot)),
                 None => missing.push(*uid),
             }

@@ -129,7 +129,7 @@ impl Replica {
         }
     }
 
-    /// What is due when the account is loaded under another incarnation than last time: see the module `lineage`.
+    /// What is due when the account is loaded under another incarnation than last time: see the module `rollback`.
     ///
     /// The lead grows with the time since the account changed last: so two incarnations that begin from one copy, put back twice, hardly
     /// give one UID even when they have drawn one slot. It is not below the marks of [`Self::lead`].
@@ -166,7 +166,8 @@ impl Replica {
     }
 
     /// A new epoch rises, and every claim is made again. The last resort. After applying it,
-    /// [`Self::plan_late`] is due. UIDVALIDITY is at least `least`. As those of new accounts it is one that only this slot gives, of each 64 in a row: another node
+    /// [`Self::plan_late`] is due. UIDVALIDITY is at least `least`. As those of new accounts it is one that only this slot gives, of each 64 in a
+    /// row: another node
     /// may give the account's address to another account in this second.
     pub fn plan_epoch(&self, at: &At, least: u32) -> Plan<()> {
         let now = u32::try_from(at.now_micros / 1_000_000).unwrap_or(u32::MAX);

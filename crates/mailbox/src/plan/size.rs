@@ -42,21 +42,22 @@ impl Replica {
     }
 
     /// Of these messages, the first ones whose claims make a commit of at most so many bytes; at least one.
-    pub(crate) fn first_within(&self, slots: &[u32], bytes_max: usize) -> usize {
+    pub(crate) fn first_within(&self, indices: &[u32], bytes_max: usize) -> usize {
         let mut bytes = self.batch_bytes() + OP_BYTES;
-        let fits = |slot: &&u32| {
-            bytes += self.slot_bytes(**slot);
+        let fits = |index: &&u32| {
+            bytes += self.index_bytes(**index);
             bytes <= bytes_max
         };
-        slots
+        indices
             .iter()
             .take_while(fits)
             .count()
             .max(1)
-            .min(slots.len())
+            .min(indices.len())
     }
 
-    /// Cuts operations of another node where what they change would be too much for one commit: gives the first ones, and the rest. One that names many messages is cut between two
+    /// Cuts operations of another node where what they change would be too much for one commit: gives the first ones, and the rest. One that names
+    /// many messages is cut between two
     /// of them, and is then in both parts, with one dot; to apply the parts, one after the other, is to apply it. At least one message is in the first part.
     ///
     /// An operation that makes messages is not cut. What it changes is as great where it was made, where it had room.
@@ -216,12 +217,12 @@ impl Replica {
 
     /// The row of a message that is there, one dot more included.
     fn row_bytes(&self, message: MessageId) -> usize {
-        self.slot_of(message)
-            .map_or(MESSAGE_BYTES, |slot| self.slot_bytes(slot))
+        self.index_of(message)
+            .map_or(MESSAGE_BYTES, |index| self.index_bytes(index))
     }
 
-    fn slot_bytes(&self, slot: u32) -> usize {
-        let record = &self.records[slot];
+    fn index_bytes(&self, index: u32) -> usize {
+        let record = &self.records[index];
         let flag = |entry: &crate::record::FlagDot| {
             let text = match self.flag(entry.flag, entry.spelling) {
                 Flag::Keyword(keyword) => keyword.as_str().len(),
@@ -410,7 +411,7 @@ mod tests {
                 let (at, slots) = (world.at(), world.replica.uids(&inbox));
                 let slots = slots
                     .iter()
-                    .map(|uid| world.replica.resolve_slot(&inbox, *uid).unwrap());
+                    .map(|uid| world.replica.resolve_index(&inbox, *uid).unwrap());
                 let op = world
                     .replica
                     .claim_again(&mut world.replica.claims(&at), slots);
@@ -436,19 +437,19 @@ mod tests {
         let mut world = world();
         append(&mut world, &MailboxName::inbox(), 100, &flags(0));
         let uids = world.uids("INBOX");
-        let slots: Vec<u32> = uids
+        let indices: Vec<u32> = uids
             .iter()
             .map(|uid| {
                 world
                     .replica
-                    .resolve_slot(&MailboxName::inbox(), *uid)
+                    .resolve_index(&MailboxName::inbox(), *uid)
                     .unwrap()
             })
             .collect();
-        let one = world.replica.slot_bytes(slots[0]);
+        let one = world.replica.index_bytes(indices[0]);
         let frame = BATCH_BYTES + OP_BYTES;
         let check =
-            |bytes, expected| assert_eq!(world.replica.first_within(&slots, bytes), expected);
+            |bytes, expected| assert_eq!(world.replica.first_within(&indices, bytes), expected);
         check(0, 1);
         check(frame + one, 1);
         check(frame + 7 * one + 1, 7);

@@ -76,13 +76,13 @@ pub struct Stats {
     pub ops: u64,
     pub concurrent: u64,
     pub messages: u64,
-    pub claims_again: u64,
+    pub uids_reassigned: u64,
     pub wander_new: u64,
     pub overlooked: u64,
     pub collected: u64,
     pub oracle_checks: u64,
     pub pending: u64,
-    pub takeover_claims: u64,
+    pub takeover_uids: u64,
     pub cut: u64,
 }
 
@@ -127,7 +127,7 @@ pub struct World {
     previous: usize,
     collected: bool,
     epochs: bool,
-    told_names: BTreeSet<String>,
+    announced_names: BTreeSet<String>,
     /// What each node has told of the bytes under a UID: "a single immutable message" (RFC 9051, 2.3.1.1).
     told_bytes: BTreeMap<(usize, String, u32, u32), i64>,
     /// The present action is a RENAME onto a name that was announced.
@@ -244,7 +244,7 @@ impl World {
             takes_over: false,
             collected: false,
             epochs: false,
-            told_names: BTreeSet::new(),
+            announced_names: BTreeSet::new(),
             told_bytes: BTreeMap::new(),
             u4_excused: false,
             snapshots: Vec::new(),
@@ -306,7 +306,7 @@ impl World {
                 peers.push(Peer {
                     slot: node.slot,
                     heard,
-                    patience_micros: 2_000_000,
+                    timeout_micros: 2_000_000,
                 });
             }
         }
@@ -418,7 +418,7 @@ impl World {
         let plan = self.nodes[i].replica.plan_late(&at, &peers);
         for op in &plan.ops {
             if let Op::Claim { claims, .. } = op {
-                self.stats.claims_again += claims.len() as u64;
+                self.stats.uids_reassigned += claims.len() as u64;
                 if self.setting.serial && !self.epochs && !self.u4_excused {
                     return Err("U4: a UID changes without concurrency".into());
                 }
@@ -757,7 +757,7 @@ impl World {
                 vanished: vanished.unwrap_or_default(),
             };
             client.look(name.as_str(), shown, wanders)?;
-            self.told_names.insert(name.to_string());
+            self.announced_names.insert(name.to_string());
         }
         let client = if wanders {
             &mut self.wanderer
@@ -911,8 +911,9 @@ impl World {
                 let Ok(plan) = replica.plan_rename(&at, &name(a), &name(b)) else {
                     return Ok(());
                 };
-                let told =
-                    |(_, new): &(MailboxName, MailboxName)| self.told_names.contains(new.as_str());
+                let told = |(_, new): &(MailboxName, MailboxName)| {
+                    self.announced_names.contains(new.as_str())
+                };
                 self.u4_excused = plan.outcome.names.iter().any(told);
                 let again = plan.ops.iter().any(|op| matches!(op, Op::Claim { .. }));
                 if again && self.setting.serial && !self.u4_excused {
@@ -1250,7 +1251,7 @@ impl World {
         let plan = self.nodes[to].replica.plan_takeover(&at, &takeover);
         for op in &plan.ops {
             if let Op::Claim { claims, .. } = op {
-                self.stats.takeover_claims += claims.len() as u64;
+                self.stats.takeover_uids += claims.len() as u64;
             }
         }
         self.local(to, plan.ops)?;

@@ -657,7 +657,7 @@ fn shown_when_peers_are_heard() -> Outcome {
         let peer = Peer {
             slot: 4,
             heard,
-            patience_micros: 1_000_000,
+            timeout_micros: 1_000_000,
         };
         Peers::new(mono_micros, vec![peer])
     };
@@ -1002,7 +1002,7 @@ fn blocks_by_rank_do_not_interleave() -> Outcome {
         let peer = Peer {
             slot: 7 - slot,
             heard: 0,
-            patience_micros: 0,
+            timeout_micros: 0,
         };
         let peers = Peers::new(0, vec![peer]);
         let mut uids = Vec::new();

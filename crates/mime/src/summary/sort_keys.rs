@@ -52,21 +52,21 @@ impl<'a> SortKeys<'a> {
         let rule = r.short()?;
         let _sizes = (r.number()?, r.number()?, r.number()?);
         let message = r.array(2)?;
-        let mut glance = SortKeys::of_envelope(&mut Reader::new(r.bytes()?))?;
+        let mut sort_keys = SortKeys::of_envelope(&mut Reader::new(r.bytes()?))?;
         if references {
             r.skip()?;
             r.close(message)?;
             // Under another rule nothing is known of the fields.
             if rule == RULE {
-                glance.references = references_of(&mut Reader::new(r.bytes()?))?;
+                sort_keys.references = references_of(&mut Reader::new(r.bytes()?))?;
             }
         }
-        Ok(glance)
+        Ok(sort_keys)
     }
 
     fn of_envelope(r: &mut Reader<'a>) -> Read<SortKeys<'a>> {
         let _more = r.array(10)?;
-        let mut glance = SortKeys {
+        let mut sort_keys = SortKeys {
             date: r.optional()?,
             subject: r.optional()?,
             from: first(r)?,
@@ -74,12 +74,12 @@ impl<'a> SortKeys<'a> {
         };
         let _sender = first(r)?;
         let _reply_to = first(r)?;
-        glance.to = first(r)?;
-        glance.cc = first(r)?;
+        sort_keys.to = first(r)?;
+        sort_keys.cc = first(r)?;
         let _bcc = first(r)?;
-        glance.in_reply_to = r.optional()?;
-        glance.message_id = r.optional()?;
-        Ok(glance)
+        sort_keys.in_reply_to = r.optional()?;
+        sort_keys.message_id = r.optional()?;
+        Ok(sort_keys)
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
              Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx\r\n--b\r\nContent-Type: message/rfc822\r\n\r\n\
              References: <inner@x>\r\n\r\n--b--\r\n",
         );
-        let glance = SortKeys::new(&bytes, true).unwrap();
+        let sort_keys = SortKeys::new(&bytes, true).unwrap();
         let expected = SortKeys {
             date: Some(b"Thu, 1 Jan 1970 00:00:00 +0000"),
             subject: Some(b"a b"),
@@ -154,7 +154,7 @@ mod tests {
             message_id: Some(b"<m@x>"),
             references: Some(b" <r1@x>\r\n <r2@x>\r\n"),
         };
-        assert_eq!(glance, expected);
+        assert_eq!(sort_keys, expected);
         let short = SortKeys {
             references: None,
             ..expected
@@ -175,8 +175,8 @@ mod tests {
         let bytes = encoded("From: a@b\r\nTo: c@d\r\nReferences: <x@y>\r\n\r\ntext\r\n");
         for end in 0..bytes.len() {
             // What is cut off behind References is not looked at.
-            if let Ok(glance) = SortKeys::new(&bytes[..end], true) {
-                assert_eq!(glance.references, Some(&b" <x@y>\r\n"[..]), "{end}");
+            if let Ok(sort_keys) = SortKeys::new(&bytes[..end], true) {
+                assert_eq!(sort_keys.references, Some(&b" <x@y>\r\n"[..]), "{end}");
             }
         }
         let mut later = bytes.clone();

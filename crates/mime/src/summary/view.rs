@@ -447,7 +447,7 @@ impl<'a> PartView<'a> {
     ///
     /// # Errors
     /// When that is damaged.
-    pub fn told(&self) -> Result<PartSummary<'a>, DecodeError> {
+    pub fn summary(&self) -> Result<PartSummary<'a>, DecodeError> {
         let r = &mut Reader::new(self.told);
         let array = r.array(12)?;
         let told = PartSummary {

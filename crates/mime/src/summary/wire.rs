@@ -266,7 +266,7 @@ impl Shared<'_> {
 
     /// Recursion is as deep as the view follows.
     fn part(&self, part: &PartView<'_>) -> Result<Part, DecodeError> {
-        let told = part.told()?;
+        let told = part.summary()?;
         let content = match told.content {
             ContentView::Basic => Content::Basic,
             ContentView::Text => Content::Text,

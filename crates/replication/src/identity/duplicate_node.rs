@@ -1,9 +1,11 @@
 //! Whether another node lives under this incarnation: asked of a peer at the start, beside what it remembers.
 //!
-//! Who copies a disk below the file system copies all that could tell the copy. Neither of the two disks is older than what was told from it before one of them is
+//! Who copies a disk below the file system copies all that could tell the copy. Neither of the two disks is older than what was told from it before
+//! one of them is
 //! written to. What tells is a link: this node has none yet, so one that a peer has with its incarnation is another's.
 //!
-//! A link may outlast its node. One whose machine lost its power looks linked until silence ends the link ([`crate::link::Config::silence_micros_max`]), and for longer at a
+//! A link may outlast its node. One whose machine lost its power looks linked until silence ends the link
+//! ([`crate::link::Config::silence_micros_max`]), and for longer at a
 //! peer that does not come to read. So a link alone proves nothing, and answers to pings do: at the first question one may be under way that was sent long ago,
 //! but the ping behind it was sent after that question, when this node was dead for all that is its own.
 
@@ -15,9 +17,10 @@ const ANSWERS: u64 = 2;
 /// Before the peer is asked again. Usually the end of a process that was killed is just on its way; a question costs some reads.
 const AGAIN_MICROS: u64 = 200_000;
 
-/// The peer is asked for no longer than this after its first word. A link on which nothing is heard is down by then, and on one that holds two answers have come: each takes less
+/// The peer is asked for no longer than this after its first word. A link on which nothing is heard is down by then, and on one that holds two
+/// answers have come: each takes less
 /// than silence may, as does what was left of the one before. The second is for the questions themselves.
-fn patience_micros() -> u64 {
+fn timeout_micros() -> u64 {
     3 * Config::default().silence_micros_max + 1_000_000
 }
 
@@ -45,15 +48,16 @@ pub struct Elsewheres {
 }
 
 impl Elsewheres {
-    /// The peer answers: so many pings were answered over the link that it has with a node of this incarnation. `None`: it has none, or it is of an earlier version.
-    pub fn told(&mut self, now: Now, answered: Option<u64>) -> DuplicateNode {
+    /// The peer answers: so many pings were answered over the link that it has with a node of this incarnation. `None`: it has none, or it is of an
+    /// earlier version.
+    pub fn answered(&mut self, now: Now, answered: Option<u64>) -> DuplicateNode {
         let Some(answered) = answered else {
             return DuplicateNode::Nobody;
         };
         let (until, before) = match self.asked {
             // Another link, which counts from its begin: all its pings are sent after the first question.
             Some((until, before)) => (until, before.min(answered)),
-            None => (now.mono_micros.saturating_add(patience_micros()), answered),
+            None => (now.mono_micros.saturating_add(timeout_micros()), answered),
         };
         self.asked = Some((until, before));
         if answered - before >= ANSWERS {
@@ -96,9 +100,9 @@ mod tests {
 
     /// What a peer says, each time that it is asked, and what follows in the end.
     fn check(said: &[Option<u64>], expected: DuplicateNode) {
-        let (mut elsewheres, mut now) = (Elsewheres::default(), 0);
+        let (mut question, mut now) = (Elsewheres::default(), 0);
         for (index, answered) in said.iter().enumerate() {
-            let follows = elsewheres.told(at(now), *answered);
+            let follows = question.answered(at(now), *answered);
             if index + 1 == said.len() {
                 assert_eq!(follows, expected, "{said:?}");
             } else {
@@ -128,16 +132,19 @@ mod tests {
 
     #[test]
     fn a_link_of_which_nothing_is_heard_is_not_waited_for_for_ever() {
-        let mut elsewheres = Elsewheres::default();
-        let until = 7 + patience_micros();
-        assert_eq!(elsewheres.told(at(7), Some(9)), ask(7 + AGAIN_MICROS));
-        assert_eq!(elsewheres.told(at(until - 1), Some(10)), ask(until));
-        assert_eq!(elsewheres.unanswered(at(until - 1)), ask(until));
-        assert_eq!(elsewheres.told(at(until), Some(10)), DuplicateNode::Unknown);
-        assert_eq!(elsewheres.unanswered(at(until)), DuplicateNode::Unknown);
+        let mut question = Elsewheres::default();
+        let until = 7 + timeout_micros();
+        assert_eq!(question.answered(at(7), Some(9)), ask(7 + AGAIN_MICROS));
+        assert_eq!(question.answered(at(until - 1), Some(10)), ask(until));
+        assert_eq!(question.unanswered(at(until - 1)), ask(until));
+        assert_eq!(
+            question.answered(at(until), Some(10)),
+            DuplicateNode::Unknown
+        );
+        assert_eq!(question.unanswered(at(until)), DuplicateNode::Unknown);
         // Late, and a proof all the same.
         assert_eq!(
-            elsewheres.told(at(until), Some(11)),
+            question.answered(at(until), Some(11)),
             DuplicateNode::Generations
         );
     }
@@ -207,7 +214,7 @@ mod tests {
             for asked_at in (5_000_000..9_000_000).step_by(130_000) {
                 for lives in [true, false] {
                     let mut peer = Peer::new(trip);
-                    let (mut elsewheres, mut next) = (Elsewheres::default(), asked_at);
+                    let (mut question, mut next) = (Elsewheres::default(), asked_at);
                     let mut now = 0;
                     let ended = loop {
                         now += TICK;
@@ -216,7 +223,7 @@ mod tests {
                             continue;
                         }
                         let answered = up.then(|| peer.link.pongs());
-                        match elsewheres.told(at(now), answered) {
+                        match question.answered(at(now), answered) {
                             DuplicateNode::Ask { at_micros } => next = at_micros,
                             ended => break ended,
                         }

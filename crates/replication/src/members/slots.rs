@@ -318,7 +318,7 @@ mod tests {
                 role: None,
                 shares: Some(true),
             };
-            roster.tell(&at.to_string(), place).unwrap();
+            roster.announce(&at.to_string(), place).unwrap();
         }
 
         /// All but `without` show each other what they know.
@@ -494,13 +494,13 @@ mod tests {
             role: None,
             shares: None,
         };
-        roster.tell("9", place.clone()).unwrap();
+        roster.announce("9", place.clone()).unwrap();
         assert_eq!(roster.share_out(*id, &all), Ok(false));
         let place = Place {
             shares: Some(true),
             ..place
         };
-        roster.tell("9", place).unwrap();
+        roster.announce("9", place).unwrap();
         assert_eq!(roster.share_out(*id, &all), Ok(true));
     }
 

@@ -113,7 +113,7 @@ pub struct LogEnd {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Membership {
     /// Counts how often it came back. What it said in an earlier life counts for nothing: it has dropped what it had then.
-    pub life: u32,
+    pub generation: u32,
     /// It holds nothing of the partition any more; its log has so many operations. Where all of them are applied nobody waits for its word.
     pub left: Option<u64>,
 }
@@ -138,7 +138,7 @@ pub struct Resume {
     /// What is known to have been stable: hidden records of before may have been dropped.
     pub stable: VersionVector,
     /// This node is new, and was never found to have all that others had.
-    pub young: bool,
+    pub syncing: bool,
 }
 
 /// Names what was asked of the driver.
@@ -188,15 +188,15 @@ pub struct PeerReport {
     /// Operations that are on disk here, and that it has not said to have.
     pub lacks: u64,
     /// Their bytes, those aside that were here before this machine was made.
-    pub lacks_bytes: u64,
+    pub lag_bytes: u64,
     /// When the oldest of them came here, by the monotonic clock, or when this machine was made; `None`: it lacks nothing.
-    pub lacks_since_micros: Option<u64>,
+    pub lag_since_micros: Option<u64>,
     /// Operations that it has said to have, and that are not on disk here.
     pub has_more: u64,
     /// Bytes that wait to be sent to it, or for its acknowledgement.
     pub queued_bytes: u64,
     /// It has said that it is new, and has not yet what another one had: 1, or 0.
-    pub young: u64,
+    pub syncing: u64,
 }
 
 impl PeerReport {
@@ -205,14 +205,14 @@ impl PeerReport {
     pub fn plus(self, other: Self) -> Self {
         PeerReport {
             lacks: self.lacks + other.lacks,
-            lacks_bytes: self.lacks_bytes + other.lacks_bytes,
-            lacks_since_micros: [self.lacks_since_micros, other.lacks_since_micros]
+            lag_bytes: self.lag_bytes + other.lag_bytes,
+            lag_since_micros: [self.lag_since_micros, other.lag_since_micros]
                 .into_iter()
                 .flatten()
                 .min(),
             has_more: self.has_more + other.has_more,
             queued_bytes: self.queued_bytes + other.queued_bytes,
-            young: self.young + other.young,
+            syncing: self.syncing + other.syncing,
         }
     }
 }

@@ -10,8 +10,8 @@
 //! - Peers are told what is stored and applied, never what is under way.
 //! - Bytes in memory are bounded by the windows of the peers and the budget of applying, whatever peers send.
 //!
-//! Reading order: `api` (inputs, outputs), this file, `receive`, `apply`, `ship`, `stable`; `origin` and `peer` hold the state. Then `state` (rows in
-//! place of a log), `give`, `take`; `young` (a node that is new), `lives` (nodes that leave and come back).
+//! Reading order: `api` (inputs, outputs), this file, `receive`, `apply`, `ship`, `stability`; `origin` and `peer` hold the state. Then `snapshot` (rows in
+//! place of a log), `snapshot_send`, `snapshot_receive`; `syncing` (a node that is new), `release` (nodes that leave and come back).
 
 mod api;
 mod apply;
@@ -100,8 +100,8 @@ pub struct Partition {
     /// The greatest stamp that is known to be here ([`Partition::observe`]), or was handed over since, alone or with a state.
     hlc: u64,
     stable: VersionVector,
-    /// It has not all that others had when they were first heard: see `young`.
-    young: bool,
+    /// It has not all that others had when they were first heard: see `syncing`.
+    syncing: bool,
     /// States that are given, by who gets them.
     gives: BTreeMap<Incarnation, Give>,
     /// The state that is taken.
@@ -159,7 +159,7 @@ impl Partition {
             taking: Taking::All,
             stable: resume.stable,
             hlc: 0,
-            young: resume.young,
+            syncing: resume.syncing,
             gives: BTreeMap::new(),
             take: None,
             question: 0,
@@ -232,7 +232,7 @@ impl Partition {
             taking,
             hlc,
             stable,
-            young,
+            syncing,
             gives,
             take,
             question: _,
@@ -246,7 +246,7 @@ impl Partition {
         pending.len().hash(into);
         pending.values().for_each(|pending| pending.hash(into));
         (begun, applying_bytes, taking, hlc).hash(into);
-        (stable, young, gives, take, hints, passes).hash(into);
+        (stable, syncing, gives, take, hints, passes).hash(into);
     }
 
     /// The next output, until there is none.
@@ -308,13 +308,13 @@ impl Partition {
     }
 
     /// How it stands.
-    pub fn standing(&self) -> Report {
+    pub fn holder_state(&self) -> Report {
         let of = |id: Incarnation, origin: &Origin| Holding {
             taken: origin.taken,
             stored: origin.stored,
             applied: origin.applied,
             lacks: origin.head.as_ref().and_then(|head| self.lacks(id, head)),
-            young: self.young,
+            syncing: self.syncing,
         };
         let logs = self.origins.iter();
         let peers = self.peers_that_stay().map(|(id, peer)| {
@@ -322,11 +322,11 @@ impl Partition {
             for (of, own) in &self.origins {
                 let has = peer.durable.get(*of);
                 if own.stored > has {
-                    let (lacks_bytes, lacks_since_micros) = own.marks.behind(has);
+                    let (lag_bytes, lag_since_micros) = own.marks.behind(has);
                     report = report.plus(PeerReport {
                         lacks: own.stored - has,
-                        lacks_bytes,
-                        lacks_since_micros,
+                        lag_bytes,
+                        lag_since_micros,
                         ..PeerReport::default()
                     });
                 }
@@ -338,7 +338,7 @@ impl Partition {
                 .map(|(of, number)| number.saturating_sub(stored(of)));
             report.has_more = more.sum();
             report.queued_bytes = peer.queue_bytes + peer.flight_bytes;
-            report.young = u64::from(peer.young);
+            report.syncing = u64::from(peer.syncing);
             (*id, report)
         });
         Report {
@@ -371,13 +371,13 @@ impl Partition {
         let mut greeted = self
             .peers
             .values()
-            .filter(|peer| peer.greeted && !peer.young);
+            .filter(|peer| peer.greeted && !peer.syncing);
         greeted.any(|peer| has(&peer.durable) > has(&peer.applied))
     }
 
     /// Whether the peer has said that it is new.
-    pub fn is_young_at(&self, peer: Incarnation) -> bool {
-        self.peers.get(&peer).is_some_and(|peer| peer.young)
+    pub fn is_syncing_at(&self, peer: Incarnation) -> bool {
+        self.peers.get(&peer).is_some_and(|peer| peer.syncing)
     }
 
     /// What the peer has said to have applied, durably.
@@ -385,7 +385,8 @@ impl Partition {
         self.peers.get(&peer).map(|peer| &peer.applied)
     }
 
-    /// Whether the peer has more of our own log than we do: what we write under these numbers it takes for what it has, so that what it says to have applied tells nothing.
+    /// Whether the peer has more of our own log than we do: what we write under these numbers it takes for what it has, so that what it says to have
+    /// applied tells nothing.
     pub fn remembers_more(&self, peer: Incarnation) -> bool {
         let said = self.peers.get(&peer).map(|of| &of.applied);
         said.is_some_and(|applied| applied.get(self.me) > self.own_taken())

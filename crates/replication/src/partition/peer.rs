@@ -73,11 +73,11 @@ pub(super) struct Peer {
     // What it has.
     pub(super) durable: VersionVector,
     pub(super) applied: VersionVector,
-    /// It has said that it is young.
-    pub(super) young: bool,
+    /// It has said that it is syncing.
+    pub(super) syncing: bool,
     /// It has come back without what it wrote in an earlier life.
     pub(super) lacks_own: bool,
-    /// What it had when it was first heard, if this node is young.
+    /// What it had when it was first heard, if this node is syncing.
     pub(super) first: Option<First>,
     pub(super) room: Option<Room>,
 

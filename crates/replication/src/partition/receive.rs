@@ -93,7 +93,7 @@ impl Partition {
         };
         // Set, not raised: the word of its disk now is what counts.
         peer.durable = hello.durable;
-        peer.young = hello.young == Some(true);
+        peer.syncing = hello.syncing == Some(true);
         // Its own log is on its disk, and what was written there is not: it is behind, whatever its logs have.
         peer.lacks_own = hello.applied.get(id) < peer.durable.get(id);
         peer.hint_due |= peer.lacks_own;
@@ -106,7 +106,7 @@ impl Partition {
             take.greeted(now);
         }
         self.wake(id);
-        self.first_heard(id, hello.young == Some(true), &hello.applied);
+        self.first_heard(id, hello.syncing == Some(true), &hello.applied);
         self.report(id, hello.applied);
         self.ship(now, id);
     }

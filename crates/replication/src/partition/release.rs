@@ -1,8 +1,10 @@
 //! Nodes that leave the partition, drop what they had of it, and come back.
 //!
 //! Who has left is spoken to no more, and its word is not waited for once all of its log is applied here: it had nothing else that others lack, or it would not
-//! have left (`docs/decisions/0040`). When it comes back it has another life. It has nothing then but the number of its last operation, so it takes a state, in which its own are, and all that it said
-//! before is forgotten. What was said in one life may still be on the way in the next: so it names the lives of both sides, and counts only if they are those of now.
+//! have left (`docs/decisions/0040`). When it comes back it has another life. It has nothing then but the number of its last operation, so it takes a
+//! state, in which its own are, and all that it said
+//! before is forgotten. What was said in one life may still be on the way in the next: so it names the lives of both sides, and counts only if they
+//! are those of now.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +15,8 @@ use crate::{Now, broken, wire::Generations};
 
 impl Partition {
     /// How often a node came back.
-    pub(super) fn life(&self, id: Incarnation) -> u32 {
-        self.members.get(&id).map_or(0, |member| member.life)
+    pub(super) fn generation(&self, id: Incarnation) -> u32 {
+        self.members.get(&id).map_or(0, |member| member.generation)
     }
 
     /// It holds nothing here any more.
@@ -35,7 +37,7 @@ impl Partition {
     }
 
     /// Whether all is here that it wrote before it left.
-    pub(super) fn is_whole(&self, id: Incarnation, left: u64) -> bool {
+    pub(super) fn is_complete(&self, id: Incarnation, left: u64) -> bool {
         let applied = self.origins.get(&id).map_or(0, |origin| origin.applied);
         applied >= left || broken("left-before-all-is-here")
     }
@@ -71,10 +73,10 @@ impl Partition {
     }
 
     /// Of which lives what is told to this peer is said.
-    pub(super) fn lives(&self, peer: Incarnation) -> Option<Generations> {
+    pub(super) fn generations(&self, peer: Incarnation) -> Option<Generations> {
         let lives = Generations {
-            mine: self.life(self.me),
-            yours: self.life(peer),
+            mine: self.generation(self.me),
+            yours: self.generation(peer),
         };
         Some(lives).filter(|lives| *lives != Generations::default())
     }
@@ -82,7 +84,7 @@ impl Partition {
     /// Whether it was said by the peer's present life, and to ours. What was not is said again when both know.
     pub(super) fn is_of_now(&self, from: Incarnation, lives: Option<Generations>) -> bool {
         let theirs = lives.unwrap_or_default();
-        let ours = self.lives(from).unwrap_or_default();
+        let ours = self.generations(from).unwrap_or_default();
         (theirs.mine, theirs.yours) == (ours.yours, ours.mine) || broken("any-life")
     }
 }

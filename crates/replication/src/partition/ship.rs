@@ -207,7 +207,7 @@ impl Partition {
     fn next_frame(&mut self, now: Now, id: Incarnation, rows: bool) -> Option<Frame> {
         let peer = self.peers.get(&id).filter(|peer| peer.linked)?;
         if peer.hello_due || peer.ack_due {
-            return self.tell(now, id);
+            return self.hello_or_ack(now, id);
         }
         let peer = self.peers.get_mut(&id)?;
         if std::mem::take(&mut peer.hint_due) {
@@ -245,10 +245,10 @@ impl Partition {
     }
 
     /// The hello or the acknowledgement that is due.
-    fn tell(&mut self, now: Now, id: Incarnation) -> Option<Frame> {
+    fn hello_or_ack(&mut self, now: Now, id: Incarnation) -> Option<Frame> {
         let (durable, applied) = (self.durable(), self.applied());
         let room = self.room(self.peers.get(&id)?.window);
-        let lives = self.lives(id);
+        let generations = self.generations(id);
         let peer = self.peers.get_mut(&id)?;
         peer.dirty = false;
         peer.told_at = now.mono_micros;
@@ -270,8 +270,8 @@ impl Partition {
                 room,
                 yours: Some(peer.durable.clone()),
                 anew: Some(std::mem::take(&mut peer.anew)),
-                young: self.young.then_some(true),
-                lives,
+                syncing: self.syncing.then_some(true),
+                lives: generations,
             }));
         }
         peer.ack_due = false;
@@ -281,7 +281,7 @@ impl Partition {
             applied,
             room,
             again: peer.again.take(),
-            lives,
+            lives: generations,
         }))
     }
 
@@ -338,7 +338,7 @@ impl Partition {
             }
         }
         for give in self.gives.values() {
-            let patience = self.config.state.give_patience_micros;
+            let patience = self.config.state.send_timeout_micros;
             at(give.deadline(self.config.resend_after_micros, patience));
         }
         if let Some(time) = self.take_deadline() {

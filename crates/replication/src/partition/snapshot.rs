@@ -9,7 +9,7 @@
 //! - Rows are kept in the order of their keys without a gap, and joined when the last one is there.
 //! - Of a transfer one chunk is in memory at the donor, and at the receiver what it asked for and has not on disk yet.
 //!
-//! Reading order: this file, `give`, `take`.
+//! Reading order: this file, `snapshot_send`, `snapshot_receive`.
 
 use std::collections::BTreeMap;
 
@@ -28,9 +28,9 @@ pub struct StateConfig {
     /// States given at once: each holds a snapshot of the store open.
     pub gives_max: usize,
     /// A snapshot of which nobody has asked anything for so long is dropped.
-    pub give_patience_micros: u64,
+    pub send_timeout_micros: u64,
     /// A donor of which nothing came for so long is left for another, if there is one.
-    pub donor_patience_micros: u64,
+    pub donor_timeout_micros: u64,
 }
 
 impl Default for StateConfig {
@@ -39,8 +39,8 @@ impl Default for StateConfig {
             window_bytes: 1 << 20,
             chunk_bytes: 64 << 10,
             gives_max: 2,
-            give_patience_micros: 60_000_000,
-            donor_patience_micros: 15_000_000,
+            send_timeout_micros: 60_000_000,
+            donor_timeout_micros: 15_000_000,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Taking a state from a peer.
 //!
 //! Where a transfer stands is on disk: after a crash it goes on with the same donor. With another one, or when the donor has dropped its
-//! snapshot, it begins anew. Nothing is joined that is older than what was collected here: see `stable`. Our own writes go on meanwhile: they are in our log, which is sent as ever, and in our state, to which the other is joined.
+//! snapshot, it begins anew. Nothing is joined that is older than what was collected here: see `stability`. Our own writes go on meanwhile: they are
+//! in our log, which is sent as ever, and in our state, to which the other is joined.
 
 use std::collections::BTreeMap;
 
@@ -328,7 +329,7 @@ impl Partition {
         self.hints.retain(|id, lacks| {
             peers.get(id).is_some_and(|peer| peer.linked) && !taken.covers_all(lacks)
         });
-        let patience = self.config.state.donor_patience_micros;
+        let patience = self.config.state.donor_timeout_micros;
         let mut last = None;
         if let Some(take) = &self.take {
             if take.joining {
@@ -390,7 +391,7 @@ impl Partition {
         let take = self.take.as_ref().filter(|take| !take.joining)?;
         let again = take.asked_at + self.config.resend_after_micros;
         let others = self.hints.keys().any(|id| *id != take.donor);
-        let left = take.heard_at + self.config.state.donor_patience_micros;
+        let left = take.heard_at + self.config.state.donor_timeout_micros;
         Some(if others && left > take.asked_at {
             again.min(left)
         } else {

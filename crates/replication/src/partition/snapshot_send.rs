@@ -100,8 +100,8 @@ impl Give {
         self.ready.as_ref().map_or(0, |chunk| chunk.rows.len())
     }
 
-    pub(super) fn deadline(&self, resend_micros: u64, patience_micros: u64) -> u64 {
-        let end = self.heard_at.saturating_add(patience_micros);
+    pub(super) fn deadline(&self, resend_micros: u64, timeout_micros: u64) -> u64 {
+        let end = self.heard_at.saturating_add(timeout_micros);
         if self.flight.is_empty() {
             end
         } else {
@@ -340,7 +340,7 @@ impl Partition {
 
     pub(super) fn give_time(&mut self, now: Now) {
         let since = |then: u64| now.mono_micros.saturating_sub(then);
-        let patience = self.config.state.give_patience_micros;
+        let patience = self.config.state.send_timeout_micros;
         let left = self
             .gives
             .iter()

@@ -50,7 +50,7 @@ impl Partition {
         for (member, membership) in self.members.iter().filter(|(id, _)| **id != self.me) {
             if let Some(left) = membership.left {
                 // What it wrote before it left may have been made without what is to be stable.
-                if !self.is_whole(*member, left) {
+                if !self.is_complete(*member, left) {
                     return self.cut();
                 }
                 continue;
@@ -77,7 +77,8 @@ impl Partition {
         self.out.push_back(Output::Stable(self.stable.clone()));
     }
 
-    /// Whether something is not applied here that a member wrote which is none any more, as far as its log goes on. Of some nothing has come yet but that others have it.
+    /// Whether something is not applied here that a member wrote which is none any more, as far as its log goes on. Of some nothing has come yet but
+    /// that others have it.
     fn lacks_of_removed(&self) -> bool {
         let lacks = |id: &Incarnation, known: u64| {
             if *id == self.me || self.members.contains_key(id) {

@@ -1,9 +1,12 @@
-//! A node that is new, or came for one whose disk was lost, is *young* in a partition: whoever comes to it from another node may know what it has never
-//! heard of. It is so until it has applied all that a peer which is not young had applied when it first said where it stands: from then on it is no worse a place than that
+//! A node that is new, or came for one whose disk was lost, is *syncing* in a partition: whoever comes to it from another node may know what it has never
+//! heard of. It is so until it has applied all that a peer which is not syncing had applied when it first said where it stands: from then on it is no
+//! worse a place than that
 //! peer was.
 //!
-//! Two that are young must not take each other's word, so a hello says it. But where every other member is young, nobody knows more than they do together: then
-//! what each of them had is enough. So it is when the last of the others was removed, being gone for good, before the newcomer had all: what is left is served, with a warning.
+//! Two that are syncing must not take each other's word, so a hello says it. But where every other member is syncing, nobody knows more than they do
+//! together: then
+//! what each of them had is enough. So it is when the last of the others was removed, being gone for good, before the newcomer had all: what is left
+//! is served, with a warning.
 //! One that came back does without its own operations of before in such a case: it takes over a state that has nothing but these, as if they had had no effect.
 
 use whimbrel_crdt::{Incarnation, VersionVector};
@@ -14,20 +17,20 @@ use crate::broken;
 /// What a peer had applied when it was first heard.
 #[derive(Clone, Hash)]
 pub(super) struct First {
-    pub(super) young: bool,
+    pub(super) syncing: bool,
     pub(super) applied: VersionVector,
 }
 
 impl Partition {
     /// Whether this node lacks what clients may know.
-    pub fn is_young(&self) -> bool {
-        self.young
+    pub fn is_syncing(&self) -> bool {
+        self.syncing
     }
 
     /// A peer says where it stands.
-    pub(super) fn first_heard(&mut self, id: Incarnation, young: bool, applied: &VersionVector) {
-        let young = young && !broken("young-trust-each-other");
-        if !self.young {
+    pub(super) fn first_heard(&mut self, id: Incarnation, syncing: bool, applied: &VersionVector) {
+        let syncing = syncing && !broken("syncing-trust-each-other");
+        if !self.syncing {
             return;
         }
         let Some(peer) = self.peers.get_mut(&id) else {
@@ -37,16 +40,16 @@ impl Partition {
         if peer
             .first
             .as_ref()
-            .is_none_or(|first| first.young && !young)
+            .is_none_or(|first| first.syncing && !syncing)
         {
             let applied = applied.clone();
-            peer.first = Some(First { young, applied });
+            peer.first = Some(First { syncing, applied });
         }
     }
 
-    /// Looks whether it is young any longer.
+    /// Looks whether it is syncing any longer.
     pub(super) fn grow(&mut self) {
-        if !self.young || self.joins_state() {
+        if !self.syncing || self.joins_state() {
             return;
         }
         let applied = self.applied();
@@ -69,10 +72,10 @@ impl Partition {
             return;
         }
         let mut firsts = self.peers.values().filter_map(|peer| peer.first.as_ref());
-        let one_is_old = firsts.any(|first| !first.young && has_all(first));
+        let one_is_old = firsts.any(|first| !first.syncing && has_all(first));
         let is_no_better = |member: &Incarnation| {
             let peer = self.peers.get(member).filter(|peer| peer.greeted);
-            peer.is_some_and(|peer| peer.young && applied.covers_all(&peer.applied))
+            peer.is_some_and(|peer| peer.syncing && applied.covers_all(&peer.applied))
         };
         if !one_is_old {
             if !others.all(is_no_better) {
@@ -80,7 +83,7 @@ impl Partition {
             }
             self.out.push_back(Output::Alarm(Alarm::Alone));
         }
-        self.young = false;
+        self.syncing = false;
         self.out.push_back(Output::Grown);
         let ids: Vec<Incarnation> = self.peers.keys().copied().collect();
         for id in ids {

@@ -2,14 +2,17 @@
 //!
 //! Invariant: what somebody told of another node's readers counts until he takes it back or is heard no more, whoever else tells of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
 
 use whimbrel_crdt::Incarnation;
 
 use super::{Output, Readers};
 use crate::{
     Now, broken,
-    wire::{Account, Frame, Links, Readers as Told, ReadersOf, Reading},
+    wire::{Account, Frame, Links, Readers as ReadersFrame, ReadersOf, Reading},
 };
 
 /// What one peer is told of another one's readers.
@@ -18,6 +21,11 @@ pub(super) struct Relay {
     due: BTreeSet<Account>,
     /// The next frame says that all from before is void.
     anew: bool,
+}
+
+/// All to whom the readers of a peer are passed on, in [`Readers::passes`].
+pub(super) fn of_peer(of: Incarnation) -> RangeInclusive<(Incarnation, Incarnation)> {
+    (of, Incarnation::MIN)..=(of, Incarnation::MAX)
 }
 
 impl Readers {
@@ -34,7 +42,7 @@ impl Readers {
 
     /// A peer says with whom it has links.
     pub fn received_links(&mut self, id: Incarnation, told: Links) {
-        self.paths.told(id, told.peers);
+        self.paths.links_of(id, told.peers);
         self.pass_on();
     }
 
@@ -82,9 +90,7 @@ impl Readers {
 
     /// Something changed of this peer's readers: whoever is told of them is to know.
     pub(super) fn relay(&mut self, of: Incarnation, accounts: &[Account]) {
-        let to = self
-            .passes
-            .range((of, Incarnation::MIN)..=(of, Incarnation::MAX));
+        let to = self.passes.range(of_peer(of));
         let to: Vec<Incarnation> = to.map(|(_, to)| *to).collect();
         for to in to {
             let peer = self.peers.get_mut(&to);
@@ -115,7 +121,7 @@ impl Readers {
         }
         peer.by.insert(from, told.round_trip_micros);
         if !peer.linked {
-            let told = Told {
+            let told = ReadersFrame {
                 partition: told.partition,
                 upto: told.upto,
                 accounts: told.accounts,

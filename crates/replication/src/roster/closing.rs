@@ -22,7 +22,7 @@ pub struct Holding {
     /// The first operation that is not applied here and on which the next batch of this log depends.
     pub lacks: Option<Dot>,
     /// Whether a state is to come, which has what the logs here do not.
-    pub young: bool,
+    pub syncing: bool,
 }
 
 /// What a node holds of the logs of some, by partition. All partitions that it has are in it.
@@ -34,7 +34,7 @@ enum Ended {
     Applied,
     /// What comes next rests, in the end, on what nobody has.
     Stranded {
-        /// If all say the same of that log, of which so much is here: it is closed, or this node is young.
+        /// If all say the same of that log, of which so much is here: it is closed, or this node is syncing.
         gap: Option<Dot>,
     },
 }
@@ -50,7 +50,8 @@ fn last(
 
 impl Roster {
     /// Says what `me` holds of the logs of removed members, and closes what can be closed; whether that changed anything. What was removed must have been
-    /// durable here, and no frame of theirs under way, before `holdings` were looked at: those of all who are being closed, and of all who were. Nothing is said while those of one are not among them.
+    /// durable here, and no frame of theirs under way, before `holdings` were looked at: those of all who are being closed, and of all who were.
+    /// Nothing is said while those of one are not among them.
     ///
     /// # Errors
     /// [`RosterError::TooLong`]: nothing has changed.
@@ -59,8 +60,10 @@ impl Roster {
         if closing.iter().any(|id| !holdings.contains_key(id)) {
             return Ok(false);
         }
-        // What was taken and is not on disk came before the removal was known, perhaps: others may never get it. Nothing is said of any of them meanwhile, nor while something of a
-        // closed log comes: it may have come by another one that was removed since, and whoever hears that no more comes by that one takes what was said of the first for all there is.
+        // What was taken and is not on disk came before the removal was known, perhaps: others may never get it. Nothing is said of any of them
+        // meanwhile, nor while something of a
+        // closed log comes: it may have come by another one that was removed since, and whoever hears that no more comes by that one takes what was
+        // said of the first for all there is.
         let mut logs = holdings.values().flat_map(BTreeMap::values);
         let comes = logs.any(|log| log.taken > log.stored);
         if comes && !broken("said-before-stored") {
@@ -76,7 +79,7 @@ impl Roster {
             let ends: BTreeMap<PartitionId, Option<Ended>> = ends.collect();
             let gaps = ends.iter().filter_map(|(partition, end)| match end {
                 Some(Ended::Stranded { gap: Some(gap) }) => {
-                    Some((*partition, *gap, logs[partition].young))
+                    Some((*partition, *gap, logs[partition].syncing))
                 }
                 _ => None,
             });
@@ -101,8 +104,8 @@ impl Roster {
         if log.applied == log.stored {
             return Some(Ended::Applied);
         }
-        // A state has it, perhaps: whoever is not young says something else then.
-        let young = log.young && !broken("young-ends-a-log");
+        // A state has it, perhaps: whoever is not syncing says something else then.
+        let syncing = log.syncing && !broken("syncing-ends-a-log");
         let stranded =
             |gap: Option<Dot>| (!broken("stranded-waited-for")).then_some(Ended::Stranded { gap });
         let mut log = *log;
@@ -115,13 +118,13 @@ impl Roster {
             }
             let Some(of) = holdings.get(&lacks.origin) else {
                 // Of one whose writer no member has let in nothing comes.
-                return stranded(young.then_some(Dot::new(lacks.origin, 0)));
+                return stranded(syncing.then_some(Dot::new(lacks.origin, 0)));
             };
             let held = of.get(&partition).copied().unwrap_or_default();
             if held.stored < lacks.seq {
                 // All of a closed log was somewhere once. Whoever had it may be lost.
                 let closed = member.and_then(|member| member.closed());
-                let is_said = closed.is_some() || young;
+                let is_said = closed.is_some() || syncing;
                 return stranded(is_said.then_some(Dot::new(lacks.origin, held.stored)));
             }
             if held.applied >= lacks.seq {
@@ -142,13 +145,13 @@ impl Roster {
         Said::of(self.members.sponsored(id), &last(logs, of), gaps)
     }
 
-    /// Those whose closed logs are here as a whole, and applied: beyond these ends there is nothing of them.
-    pub fn whole(&self, holdings: &Holdings) -> Ends {
-        let whole = holdings.iter().filter(|(id, logs)| {
+    /// Those whose closed logs are completely here and applied: beyond these ends there is nothing of them.
+    pub fn complete(&self, holdings: &Holdings) -> Ends {
+        let complete = holdings.iter().filter(|(id, logs)| {
             let closed = self.members.get(**id).and_then(|member| member.closed());
             closed == Some(self.said_of(**id, logs, |log| log.applied, &Gaps::new()))
         });
-        let ends = whole.map(|(id, logs)| (*id, last(logs, |log| log.applied)));
+        let ends = complete.map(|(id, logs)| (*id, last(logs, |log| log.applied)));
         ends.collect()
     }
 }
@@ -178,11 +181,11 @@ mod tests {
         assert!(one.former().is_empty());
         assert_eq!(two.former().into_keys().collect::<Vec<_>>(), [node(3)]);
         let ends: Ends = [(node(3), [(HERE, 5)].into())].into();
-        assert_eq!(two.whole(&held(3, 5, 5, 5)), ends);
+        assert_eq!(two.complete(&held(3, 5, 5, 5)), ends);
         assert_eq!(ends_in(&ends, HERE), [(node(3), 5)].into());
         assert_eq!(ends_in(&ends, PartitionId::QUEUE), [(node(3), 0)].into());
-        assert!(two.whole(&held(3, 5, 5, 4)).is_empty());
-        assert!(two.whole(&held(3, 4, 4, 4)).is_empty());
+        assert!(two.complete(&held(3, 5, 5, 4)).is_empty());
+        assert!(two.complete(&held(3, 4, 4, 4)).is_empty());
         // It is closed for whoever hears of it, whatever was said before.
         let mut late = one.clone();
         late.join(&two).unwrap();
@@ -196,7 +199,7 @@ mod tests {
             stored,
             applied,
             lacks: Some(Dot::new(node(on.0), on.1)),
-            young: false,
+            syncing: false,
         };
         [(node(of), [(HERE, holding)].into())].into()
     }
@@ -221,7 +224,7 @@ mod tests {
         roster.settle(node(2), &holdings).unwrap();
         let ends: Ends = [(node(3), [(HERE, 5)].into()), (node(4), [(HERE, 2)].into())].into();
         assert!(roster.members().closing().is_empty());
-        assert_eq!(roster.whole(&holdings), ends);
+        assert_eq!(roster.complete(&holdings), ends);
     }
 
     /// The third's log was closed below what had come by the fourth, and the node that had applied it was understood by nobody from then on.
@@ -248,10 +251,11 @@ mod tests {
         two.join(&one).unwrap();
         two.settle(node(2), &all).unwrap();
         assert!(two.members().closing().is_empty());
-        assert_eq!(two.whole(&all)[&node(3)], [(HERE, 6)].into());
+        assert_eq!(two.complete(&all)[&node(3)], [(HERE, 6)].into());
     }
 
-    /// Three and four were removed. One holds less than two, and says of a partition that it does not hold what two does, which is lost then with what two alone had.
+    /// Three and four were removed. One holds less than two, and says of a partition that it does not hold what two does, which is lost then with
+    /// what two alone had.
     #[test]
     fn what_is_lost_with_others_is_taken_back() {
         let mut one = removed();
@@ -287,10 +291,11 @@ mod tests {
         roster.settle(node(5), &holdings).unwrap();
         assert!(roster.members().closing().is_empty());
         let ends: Ends = [(node(2), [(HERE, 1)].into()), (node(3), [(HERE, 8)].into())].into();
-        assert_eq!(roster.whole(&holdings), ends);
+        assert_eq!(roster.complete(&holdings), ends);
     }
 
-    /// All of a closed log was somewhere once. Where those who had it are lost, too, what rests on it is not waited for; where one has more of it than others, it is.
+    /// All of a closed log was somewhere once. Where those who had it are lost, too, what rests on it is not waited for; where one has more of it
+    /// than others, it is.
     #[test]
     fn of_a_closed_log_too_nobody_may_have_all() {
         let mut roster = removed();
@@ -314,7 +319,7 @@ mod tests {
                     roster.settle(node(me), &holdings(of_third)).unwrap();
                 }
             }
-            let ends = roster.whole(&holdings(fourth));
+            let ends = roster.complete(&holdings(fourth));
             roster.members().closing().is_empty().then_some(ends)
         };
         let ends: Ends = [(node(1), [(HERE, 6)].into()), (node(2), [(HERE, 2)].into())].into();

@@ -113,7 +113,7 @@ pub struct Hello {
     pub anew: Option<bool>,
     /// The sender is new, and has not all that another one had when they were linked: what it has says nothing of what clients know. `None`: no.
     #[n(7)]
-    pub young: Option<bool>,
+    pub syncing: Option<bool>,
     /// Of which lives this is said; `None`: neither of the two nodes has ever left the partition.
     #[n(8)]
     pub lives: Option<Generations>,

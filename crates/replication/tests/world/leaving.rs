@@ -1,4 +1,5 @@
-//! Nodes that leave the partition and come back, as a server would: who holds it goes from node to node before any frame, and what is asked on the way out is asked of
+//! Nodes that leave the partition and come back, as a server would: who holds it goes from node to node before any frame, and what is asked on the
+//! way out is asked of
 //! each other node by itself.
 
 use whimbrel_crdt::Incarnation;
@@ -10,17 +11,17 @@ use whimbrel_replication::{
 use super::{Event, MS, PARTITION, SECOND, World};
 
 impl World {
-    fn standing(&self, at: usize, of: usize) -> HolderState {
-        self.holders[at].standing(self.members[of], PARTITION)
+    fn holder_state(&self, at: usize, of: usize) -> HolderState {
+        self.holders[at].holder_state(self.members[of], PARTITION)
     }
 
     pub(super) fn is_away(&self, node: usize) -> bool {
-        self.standing(node, node).phase == Phase::Away
+        self.holder_state(node, node).phase == Phase::Away
     }
 
     /// Whether a node makes operations.
     pub(super) fn writes(&self, node: usize) -> bool {
-        self.takes_part(node) && self.standing(node, node).phase == Phase::Holds
+        self.takes_part(node) && self.holder_state(node, node).phase == Phase::Holds
     }
 
     /// A node hears who holds the partition.
@@ -42,7 +43,7 @@ impl World {
 
     /// Who leaves takes nothing.
     pub(super) fn take_as_it_stands(&mut self, node: usize) {
-        let taking = match self.standing(node, node).phase {
+        let taking = match self.holder_state(node, node).phase {
             Phase::Leaves => Taking::Nothing,
             _ => Taking::All,
         };
@@ -77,7 +78,7 @@ impl World {
     /// A node that leaves asks one other that it has not asked; when all who stay have what it has it is away.
     pub(super) fn go_on_leaving(&mut self, node: usize) -> Result<(), String> {
         let site = &self.nodes[node];
-        let leaves = self.standing(node, node).phase == Phase::Leaves;
+        let leaves = self.holder_state(node, node).phase == Phase::Leaves;
         if !leaves || site.machine.is_none() || self.quiet {
             return Ok(());
         }
@@ -87,7 +88,7 @@ impl World {
             let known = world.nodes[node]
                 .members
                 .contains_key(&world.members[other]);
-            other != node && known && world.standing(node, other).phase == Phase::Holds
+            other != node && known && world.holder_state(node, other).phase == Phase::Holds
         };
         let staying: Vec<usize> = (0..self.setting.nodes)
             .filter(|other| stay(self, *other))
@@ -115,7 +116,7 @@ impl World {
         let theirs = self.holders[other].clone();
         self.hear(node, &theirs)?;
         let there = &self.nodes[other];
-        let holds = self.standing(other, other).phase == Phase::Holds;
+        let holds = self.holder_state(other, other).phase == Phase::Holds;
         if holds && self.takes_part(other) && there.disk.applied.covers_all(&has) {
             self.confirmed.entry(node).or_default().insert(other, has);
         }
@@ -127,7 +128,7 @@ impl World {
         let it = &mut self.nodes[node];
         let end = it.disk.durable.get(me);
         it.machine = None;
-        it.life += 1;
+        it.generation += 1;
         it.timer = None;
         it.snapshots.clear();
         it.collected = Default::default();
@@ -145,7 +146,7 @@ impl World {
             return Ok(());
         }
         self.returned += 1;
-        self.nodes[node].young = true;
+        self.nodes[node].syncing = true;
         self.say(node, Holders::come)?;
         let (now, members) = (self.clock(node), self.members_at(node));
         self.nodes[node].start(self.config, now, members)?;
@@ -161,7 +162,7 @@ impl World {
 
     /// All is healed: who leaves stays, and some come back.
     pub(super) fn end_leaving(&mut self, node: usize) -> Result<(), String> {
-        if self.standing(node, node).phase == Phase::Leaves {
+        if self.holder_state(node, node).phase == Phase::Leaves {
             self.say(node, Holders::stay)?;
             self.take_as_it_stands(node);
             return self.outputs(node);

@@ -169,27 +169,28 @@ fn log(stored: u64, applied: u64) -> BTreeMap<PartitionId, Holding> {
     [(PartitionId(0), holding)].into()
 }
 
-/// A new node has got a part of the logs of two others, which rests on what they would have given by a state, when both are lost. It is waited for as long as somebody is left who may have it.
+/// A new node has got a part of the logs of two others, which rests on what they would have given by a state, when both are lost. It is waited for as
+/// long as somebody is left who may have it.
 fn a_state_is_waited_for_while_somebody_is_left() -> Result<(), String> {
-    for other_is_young in [false, true] {
+    for other_is_syncing in [false, true] {
         let mut roster = two_removed()?;
-        let young = |applied| {
+        let syncing = |applied| {
             let mut logs = log(7, applied);
             for log in logs.values_mut() {
-                (log.lacks, log.young) = (Some(Dot::new(node(3), 4)), true);
+                (log.lacks, log.syncing) = (Some(Dot::new(node(3), 4)), true);
             }
             Holdings::from([(node(2), logs), (node(3), log(0, 0))])
         };
-        let other = match other_is_young {
-            true => young(5),
+        let other = match other_is_syncing {
+            true => syncing(5),
             false => Holdings::from([(node(2), log(7, 7)), (node(3), log(0, 0))]),
         };
         for _ in 0..2 {
-            let _ = roster.settle(node(1), &young(5)).map_err(known)?;
+            let _ = roster.settle(node(1), &syncing(5)).map_err(known)?;
             let _ = roster.settle(node(4), &other).map_err(known)?;
         }
         let closed = roster.members().closing().is_empty();
-        ensure(closed == other_is_young, "nobody has it, or somebody has")?;
+        ensure(closed == other_is_syncing, "nobody has it, or somebody has")?;
     }
     Ok(())
 }
@@ -404,7 +405,7 @@ fn settles(mut replicas: Vec<Replica>, deps: &Deps) -> Result<(), String> {
             return Err(format!("{:?} and {:?} differ", replica.id, valid[0].id));
         }
         // What those who held it took with them, when they were removed in their turn, nobody has.
-        let whole = |of: &Replica| of.roster.whole(&of.holdings());
+        let whole = |of: &Replica| of.roster.complete(&of.holdings());
         if whole(replica) != whole(valid[0]) {
             return Err(format!("{:?} lacks what {:?} has", replica.id, valid[0].id));
         }

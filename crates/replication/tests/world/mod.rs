@@ -58,12 +58,12 @@ enum Event {
     },
     Synced {
         node: usize,
-        life: u64,
+        generation: u64,
     },
     /// The answer to a read.
     Answer {
         node: usize,
-        life: u64,
+        generation: u64,
         input: Input,
     },
     Sponsor(usize),
@@ -262,7 +262,7 @@ impl World {
         let join = self.joins.get(&self.members[node]);
         let joined = node < self.founders()
             || join.is_some_and(|dot| self.nodes[node].disk.applied.covers(*dot));
-        joined && !self.is_away(node) && !self.nodes[node].young
+        joined && !self.is_away(node) && !self.nodes[node].syncing
     }
 
     /// Who belongs, by what is applied at a node.
@@ -275,7 +275,7 @@ impl World {
         members.insert(self.members[node]);
         let standings = self.holders[node].of(PARTITION, members).into_iter();
         standings
-            .map(|(id, standing)| (id, standing.membership()))
+            .map(|(id, holder_state)| (id, holder_state.membership()))
             .collect()
     }
 
@@ -416,10 +416,14 @@ impl World {
             Event::Transmit { from, to, link } if self.link(from, to) == link => {
                 self.transmit(from, to)
             }
-            Event::Synced { node, life } if self.nodes[node].life == life => self.synced(node),
-            Event::Answer { node, life, input } if self.nodes[node].life == life => {
-                self.input(node, input)
+            Event::Synced { node, generation } if self.nodes[node].generation == generation => {
+                self.synced(node)
             }
+            Event::Answer {
+                node,
+                generation,
+                input,
+            } if self.nodes[node].generation == generation => self.input(node, input),
             Event::Sponsor(node) => {
                 self.sponsor(node);
                 Ok(())
@@ -528,7 +532,7 @@ impl World {
         let survives = self.rng.below(waiting + 1) as usize;
         let it = &mut self.nodes[node];
         it.machine = None;
-        it.life += 1;
+        it.generation += 1;
         it.timer = None;
         it.disk.sync(survives);
         it.disk.waiting.clear();
@@ -580,10 +584,10 @@ impl World {
             return;
         }
         it.disk.syncing = it.disk.waiting.len();
-        let life = it.life;
+        let generation = it.generation;
         let slow = if self.rng.one_in(20) { 10 } else { 1 };
         let time = self.now + 1 + self.rng.below(self.setting.sync * slow);
-        self.at(time, Event::Synced { node, life });
+        self.at(time, Event::Synced { node, generation });
     }
 
     fn synced(&mut self, node: usize) -> Result<(), String> {
@@ -623,7 +627,7 @@ impl World {
         let cut = self.cuts.get(&(from, to)).is_some_and(|count| *count > 0);
         // No stream loses how it begins and keeps what follows; where nobody comes back that is tried all the same, since acknowledgements make good for it.
         let begins = match &frame {
-            Frame::Hello(hello) => hello.lives.is_some() || self.nodes[to].young,
+            Frame::Hello(hello) => hello.lives.is_some() || self.nodes[to].syncing,
             _ => false,
         };
         let lost = (cut || (lossy && self.rng.one_in(self.setting.lossy))) && !begins;
@@ -657,7 +661,7 @@ impl World {
             return Ok(());
         };
         machine.handle(now, input);
-        for (origin, holding) in machine.standing().logs {
+        for (origin, holding) in machine.holder_state().logs {
             let upto = holding.applied.saturating_sub(self.kept_for_absent);
             machine.handle(now, Input::GiveUp(origin, upto));
         }
@@ -692,7 +696,7 @@ impl World {
                 }
                 Output::State(output) => self.state_output(node, output)?,
                 Output::Behind { .. } => {}
-                Output::Grown => self.nodes[node].young = false,
+                Output::Grown => self.nodes[node].syncing = false,
                 Output::Wake(peer) => {
                     let to = self.members.iter().position(|id| *id == peer).unwrap();
                     let link = self.link(node, to);

@@ -23,7 +23,7 @@ pub struct Node {
     pub id: Incarnation,
     pub disk: Disk,
     /// Counts starts: what was asked in an older life is of no use.
-    pub life: u64,
+    pub generation: u64,
     pub machine: Option<Partition>,
     /// How far its wall clock is ahead.
     pub skew: u64,
@@ -36,7 +36,7 @@ pub struct Node {
     /// Who belongs, as the machine was told.
     pub members: BTreeMap<Incarnation, Membership>,
     /// It came back, and has not what others have.
-    pub young: bool,
+    pub syncing: bool,
     /// What was stable when something was forgotten for it.
     pub collected: VersionVector,
     /// When the machine wants to be called.
@@ -44,11 +44,11 @@ pub struct Node {
 }
 
 impl Node {
-    pub fn new(id: Incarnation, young: bool) -> Self {
+    pub fn new(id: Incarnation, syncing: bool) -> Self {
         Self {
             id,
             disk: Disk::default(),
-            life: 0,
+            generation: 0,
             machine: None,
             skew: 0,
             memory: VersionVector::new(),
@@ -56,7 +56,7 @@ impl Node {
             own_hash: Hash::default(),
             snapshots: BTreeMap::new(),
             members: BTreeMap::new(),
-            young,
+            syncing,
             collected: VersionVector::new(),
             timer: None,
         }
@@ -85,9 +85,9 @@ impl Node {
             applied: self.disk.applied.clone(),
             members: self.members.clone(),
             stable: self.collected.clone(),
-            young: self.young,
+            syncing: self.syncing,
         };
-        self.life += 1;
+        self.generation += 1;
         self.memory = self.disk.applied.clone();
         self.own_hash = resume
             .logs

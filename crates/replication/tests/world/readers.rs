@@ -432,7 +432,7 @@ impl Histories {
         for (a, it) in self.nodes.iter().enumerate() {
             for b in (0..self.nodes.len()).filter(|b| *b != a) {
                 for number in 0..ACCOUNTS {
-                    let shown = it.announced.shown(id(b), account(number));
+                    let shown = it.announced.visible_vector(id(b), account(number));
                     let Some(shown) = shown.filter(|shown| shown.iter().next().is_some()) else {
                         continue;
                     };
@@ -483,7 +483,7 @@ impl Histories {
                 let others = (0..self.nodes.len()).filter(|b| *b != a && dead != Some(*b));
                 let others = others.filter(|b| self.apart != Some((a.min(*b), a.max(*b))));
                 for b in others {
-                    let shown = it.announced.shown(id(b), account(number));
+                    let shown = it.announced.visible_vector(id(b), account(number));
                     let vector = self.nodes[b].disk.vector(b);
                     if shown != Some(&vector) {
                         return Err(format!("{a} knows {shown:?} of {b}: {vector:?}"));
@@ -566,7 +566,7 @@ fn excepted() -> Result<(), String> {
     announced.received(node(2), report(6, 20, &[account(0)]), &here(6));
     announced.received(node(2), report(7, 30, &[account(0)]), &here(7));
     let shown = |announced: &Announced, number: usize| {
-        let shown = announced.shown(node(2), account(number));
+        let shown = announced.visible_vector(node(2), account(number));
         shown.map(|shown| shown.get(node(1)))
     };
     ensure(
@@ -574,11 +574,14 @@ fn excepted() -> Result<(), String> {
         "what counted before it was excepted",
     )?;
     ensure(shown(&announced, 1) == Some(30), "of all others the newest")?;
-    let unshown = |announced: &Announced| {
+    let hidden_ops = |announced: &Announced| {
         let applied = [(node(2), 5), (node(1), 30)].into_iter().collect();
-        announced.unshown(&applied, [node(2)].into_iter())
+        announced.hidden_ops(&applied, [node(2)].into_iter())
     };
-    ensure(unshown(&announced) == 20, "of one account 20 are not shown")?;
+    ensure(
+        hidden_ops(&announced) == 20,
+        "of one account 20 are not shown",
+    )?;
     // More than may be excepted: nobody knows of which others something is hidden.
     let many: Vec<Account> = (0..=EXCEPTED_MAX).map(account).collect();
     announced.received(node(2), report(8, 40, &many), &here(8));
@@ -600,9 +603,9 @@ fn excepted() -> Result<(), String> {
         shown(&announced, 0) == Some(50),
         "nothing is hidden any more",
     )?;
-    ensure(unshown(&announced) == 0, "of no account")?;
+    ensure(hidden_ops(&announced) == 0, "of no account")?;
     ensure(
-        announced.shown(node(3), account(0)).is_none(),
+        announced.visible_vector(node(3), account(0)).is_none(),
         "who is silent",
     )
 }
@@ -634,13 +637,13 @@ fn told_by_others() -> Result<(), String> {
         "of one member",
     )?;
     let shown = |announced: &Announced, number: usize| {
-        let shown = announced.shown(node(2), account(number));
+        let shown = announced.visible_vector(node(2), account(number));
         shown.map(|shown| shown.get(node(1)))
     };
     new.received_of(told[0].clone(), &here(5));
     ensure(shown(&new, 1).is_none(), "its log is not here so far")?;
     ensure(
-        new.all_shown(account(1)).len() == 1,
+        new.all_visible(account(1)).len() == 1,
         "what it rests on is kept from now on",
     )?;
     new.applied(&here(6));
@@ -673,17 +676,17 @@ fn early() -> Result<(), String> {
     announced.received(node(2), report(6, 20, &[]), &here(4));
     announced.received(node(2), report(7, 30, &[]), &here(4));
     ensure(
-        announced.shown(node(2), account(0)).is_none(),
+        announced.visible_vector(node(2), account(0)).is_none(),
         "nothing counts",
     )?;
     announced.applied(&here(5));
-    let shown = announced.shown(node(2), account(0));
+    let shown = announced.visible_vector(node(2), account(0));
     ensure(
         shown.map(|shown| shown.get(node(1))) == Some(10),
         "the first",
     )?;
     announced.applied(&here(9));
-    let shown = announced.shown(node(2), account(0));
+    let shown = announced.visible_vector(node(2), account(0));
     ensure(
         shown.map(|shown| shown.get(node(1))) == Some(30),
         "the newest",

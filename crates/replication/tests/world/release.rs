@@ -44,9 +44,9 @@ fn vector(of: &[(u64, u64)]) -> VersionVector {
 fn members(of: &[(u64, u32, Option<u64>)]) -> Input {
     let of = of.iter();
     let members: BTreeMap<_, _> = of
-        .map(|(id, life, left)| {
-            let (life, left) = (*life, *left);
-            (node(*id), Membership { life, left })
+        .map(|(id, generation, left)| {
+            let (generation, left) = (*generation, *left);
+            (node(*id), Membership { generation, left })
         })
         .collect();
     Input::Members(members)
@@ -168,7 +168,7 @@ fn back() -> Machine {
     };
     let mut machine = Machine::resume(Resume {
         logs: [(node(ME), end)].into(),
-        young: true,
+        syncing: true,
         ..Resume::default()
     });
     machine.input(members(&[(ME, 1, None), (2, 0, None)]));
@@ -187,7 +187,7 @@ fn without_our_own() -> Result<(), String> {
     let early = "what we made before we left may have been made without it";
     ensure(stable(&outputs).is_none(), early)?;
     ensure(machine.0.applied() == vector(&two), "it is applied")?;
-    ensure(machine.0.is_young(), "our own are not")
+    ensure(machine.0.is_syncing(), "our own are not")
 }
 
 fn state_of_our_own() -> Result<(), String> {
@@ -256,7 +256,7 @@ fn our_own_are_lost() -> Result<(), String> {
             let Frame::Hello(mut said) = hello(&machine, &[(3, 2)], &[], back) else {
                 return Err("it is a hello".into());
             };
-            said.young = Some(true);
+            said.syncing = Some(true);
             outputs = machine.input(Input::Received(node(3), Frame::Hello(said)));
         }
         ensure(!grown(&outputs), "nothing is durable")?;
@@ -269,7 +269,7 @@ fn our_own_are_lost() -> Result<(), String> {
         let outputs = machine.input(Input::Done(ticket));
         ensure(grown(&outputs), "nobody has more")?;
         ensure(warned(&outputs) == [&Alarm::Alone], "it says that, too")?;
-        ensure(machine.0.applied() == own && !machine.0.is_young(), "all")?;
+        ensure(machine.0.applied() == own && !machine.0.is_syncing(), "all")?;
         // What it writes now follows what it wrote.
         let (bytes, hash) = chain(ME, 4, &[])[3].clone();
         let (first, last) = (4, 4);
@@ -285,11 +285,11 @@ fn our_own_may_have_come() -> Result<(), String> {
     machine.input(members(&[(ME, 1, None), (2, 0, None), (3, 1, None)]));
     machine.input(Input::Linked(node(3)));
     let back = Generations { mine: 1, yours: 1 };
-    let says = |machine: &mut Machine, young: bool, has: &[(u64, u64)]| {
+    let says = |machine: &mut Machine, syncing: bool, has: &[(u64, u64)]| {
         let Frame::Hello(mut said) = hello(machine, has, has, back) else {
             return Err("it is a hello".to_owned());
         };
-        said.young = Some(young);
+        said.syncing = Some(syncing);
         Ok(machine.input(Input::Received(node(3), Frame::Hello(said))))
     };
     let outputs = says(&mut machine, true, &[])?;
@@ -301,7 +301,7 @@ fn our_own_may_have_come() -> Result<(), String> {
     machine.input(Input::Linked(node(3)));
     let outputs = says(&mut machine, false, &[(ME, 3)])?;
     ensure(joins(&outputs).is_none(), "they are not lost")?;
-    ensure(machine.0.is_young(), "it waits for the state")
+    ensure(machine.0.is_syncing(), "it waits for the state")
 }
 
 /// Who was removed counts no more. What it wrote may have been made without what the others have applied: as long as it waits here nothing gets stable for it.
@@ -362,7 +362,7 @@ fn our_own_are_somewhere() -> Result<(), String> {
     let whole = hello(&machine, &all, &all, TO_US);
     outputs.extend(machine.input(Input::Received(node(3), whole)));
     ensure(joins(&outputs).is_none(), "they are not lost")?;
-    ensure(machine.0.is_young(), "it waits for the state")?;
+    ensure(machine.0.is_syncing(), "it waits for the state")?;
     // The one that has them may not be linked.
     let outputs = machine.input(Input::Unlinked(node(3)));
     ensure(joins(&outputs).is_none(), "it is a member")?;

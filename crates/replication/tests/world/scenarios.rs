@@ -145,7 +145,7 @@ impl Machine {
 
     pub(super) fn input(&mut self, input: Input) -> Vec<Output> {
         self.0.handle(now(), input);
-        for (origin, holding) in self.0.standing().logs {
+        for (origin, holding) in self.0.holder_state().logs {
             let upto = holding.applied.saturating_sub(KEPT_FOR_ABSENT);
             self.0.handle(now(), Input::GiveUp(origin, upto));
         }
@@ -204,7 +204,7 @@ impl Machine {
             },
             yours: None,
             anew: None,
-            young: None,
+            syncing: None,
             lives: None,
         }
     }
@@ -561,33 +561,33 @@ fn closed_below() -> Result<(), String> {
     let mut machine = Machine::new();
     let outputs = machine.batches(&batches);
     machine.finish(&outputs);
-    let held = |machine: &Machine| machine.0.standing().logs[&node(3)];
+    let held = |machine: &Machine| machine.0.holder_state().logs[&node(3)];
     let mut holding = Holding {
         taken: 4,
         stored: 4,
         applied: 2,
         lacks: Some(Dot::new(node(4), 7)),
-        young: false,
+        syncing: false,
     };
     ensure(held(&machine) == holding, "it is told what is lacking")?;
-    let mut young = Machine::resume(Resume {
-        young: true,
+    let mut syncing = Machine::resume(Resume {
+        syncing: true,
         ..Resume::default()
     });
-    let outputs = young.batches(&batches);
-    young.finish(&outputs);
-    let of_young = Holding {
-        young: true,
+    let outputs = syncing.batches(&batches);
+    syncing.finish(&outputs);
+    let of_syncing = Holding {
+        syncing: true,
         ..holding
     };
     ensure(
-        held(&young) == of_young,
-        "a state may bring it to who is young",
+        held(&syncing) == of_syncing,
+        "a state may bring it to who is syncing",
     )?;
     // The peer had all of it, too, and says no less on this link.
     machine.hello(&[(3, 4)], &[(3, batches[3].1)], 1 << 20);
     machine.input(Input::Closed([(node(3), 2)].into()));
-    let of_peer = machine.0.standing().peers[&node(2)];
+    let of_peer = machine.0.holder_state().peers[&node(2)];
     ensure(
         (of_peer.lacks, of_peer.has_more) == (0, 0),
         "nobody has more than the end of a closed log",

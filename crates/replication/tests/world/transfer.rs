@@ -7,9 +7,16 @@ use super::*;
 
 impl World {
     pub(super) fn answer(&mut self, node: usize, input: Input) {
-        let life = self.nodes[node].life;
+        let generation = self.nodes[node].generation;
         let time = self.now + 1 + self.rng.below(5 * MS);
-        self.at(time, Event::Answer { node, life, input });
+        self.at(
+            time,
+            Event::Answer {
+                node,
+                generation,
+                input,
+            },
+        );
     }
 
     pub(super) fn state_output(&mut self, node: usize, output: StateOutput) -> Result<(), String> {

@@ -97,7 +97,8 @@ pub enum Question {
         node: Option<String>,
         /// It does again.
         cancel: bool,
-        /// Nothing changes, it is only answered. Not said if it is not so: a server of an earlier version, that a command of a new one drains, does not know it.
+        /// Nothing changes, it is only answered. Not said if it is not so: a server of an earlier version, that a command of a new one drains, does
+        /// not know it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         look: bool,
     },
@@ -377,7 +378,8 @@ pub fn frames(reply: AdminReply) -> Vec<Answer> {
     }
 }
 
-/// How a cluster is, in frames: in one where few have written, since a command of an earlier version reads one. Where many have, their logs in all partitions take
+/// How a cluster is, in frames: in one where few have written, since a command of an earlier version reads one. Where many have, their logs in all
+/// partitions take
 /// more than a frame may have.
 pub fn status_frames(mut status: Status) -> Vec<Answer> {
     /// What is around a line, and around all of them.

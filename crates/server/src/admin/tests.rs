@@ -142,11 +142,11 @@ async fn the_status_of_a_large_cluster_comes_whole() {
             operations: u64::MAX,
             applied: u64::MAX,
             stable: u64::MAX,
-            lacks: Default::default(),
-            claims_again: 0,
-            bodies_missing: 0,
+            lag: Default::default(),
+            uids_reassigned: 0,
+            blobs_missing: 0,
             accounts_stalled: 0,
-            young: false,
+            syncing: false,
             logs: (0..writers).map(|of| (format!("{of:016x}"), log)).collect(),
         };
         let status = Status {

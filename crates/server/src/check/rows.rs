@@ -13,7 +13,9 @@ use whimbrel_crdt::{Batch, PartitionId, VersionVector};
 use whimbrel_directory::Directory;
 use whimbrel_service::{
     api::AccountId,
-    log::{AWAY_KEY, JOINING_KEY, OWN_ROWS_END, POSITION_KEY, lacking_of_key, store_partition},
+    log::{
+        AWAY_KEY, JOINING_KEY, OWN_ROWS_END, POSITION_KEY, missing_blob_of_key, store_partition,
+    },
     owner::{blob_name, keys::is_coming},
     verify::{self, Fault, Needed, Queue, Replay},
 };
@@ -63,9 +65,9 @@ pub(super) async fn check(
 }
 
 /// The bodies that rows of the partition say are not here.
-fn lacking(rows: &Rows) -> BTreeSet<whimbrel_storage::BlobName> {
-    let lacking = rows.iter().filter_map(|(key, _)| lacking_of_key(key));
-    lacking.map(|blob| blob_name(&blob)).collect()
+fn missing_blobs(rows: &Rows) -> BTreeSet<whimbrel_storage::BlobName> {
+    let missing_blobs = rows.iter().filter_map(|(key, _)| missing_blob_of_key(key));
+    missing_blobs.map(|blob| blob_name(&blob)).collect()
 }
 
 fn hex(key: &[u8]) -> String {
@@ -219,7 +221,7 @@ impl Checker<'_> {
             return Ok(());
         }
         let position = own.iter().find(|(key, _)| key == POSITION_KEY);
-        let lacking = lacking(&own);
+        let missing_blobs = missing_blobs(&own);
         let applied = match verify::position(position.map(|(_, value)| value), &logs) {
             Ok(applied) => applied,
             Err(fault) => {
@@ -284,7 +286,7 @@ impl Checker<'_> {
             let (faults, needed) = verify::account(account, rows, &applied, replay);
             self.faults(partition, faults);
             for needed in needed {
-                self.needed(partition, needed, &lacking).await?;
+                self.needed(partition, needed, &missing_blobs).await?;
             }
         }
         Ok(())
@@ -357,15 +359,15 @@ impl Checker<'_> {
         Ok(entry.and_then(|entry| verify::batch(partition, entry).ok()))
     }
 
-    /// `lacking`: bodies that are on their way from other nodes.
+    /// `missing_blobs`: bodies that are on their way from other nodes.
     async fn needed(
         &mut self,
         partition: PartitionId,
         needed: Needed,
-        lacking: &BTreeSet<whimbrel_storage::BlobName>,
+        missing_blobs: &BTreeSet<whimbrel_storage::BlobName>,
     ) -> Result<(), Failure> {
         let Needed { key, blob, holder } = needed;
-        if lacking.contains(&blob) {
+        if missing_blobs.contains(&blob) {
             return Ok(());
         }
         if self.store.stat(blob).await?.is_none() {
@@ -400,9 +402,9 @@ impl Checker<'_> {
             self.faults(partition, vec![fault]);
         }
         self.faults(partition, queue.end(all));
-        let lacking = lacking(&rows);
+        let missing_blobs = missing_blobs(&rows);
         for needed in needed {
-            self.needed(partition, needed, &lacking).await?;
+            self.needed(partition, needed, &missing_blobs).await?;
         }
         Ok(())
     }

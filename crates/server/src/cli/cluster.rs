@@ -112,9 +112,17 @@ pub(super) fn cluster(command: Cluster) -> Result<ExitCode, Failure> {
             runtime()?.block_on(removal(&config, remove, yes))
         }
         Cluster::Status {
-            partitions, json, ..
+            partitions,
+            verbose,
+            json,
+            ..
         } => {
-            let is_well = runtime()?.block_on(status::status(&config, partitions, json))?;
+            let form = match (json, verbose) {
+                (true, _) => status::Form::Json,
+                (false, true) => status::Form::Verbose,
+                (false, false) => status::Form::Table,
+            };
+            let is_well = runtime()?.block_on(status::status(&config, partitions, form))?;
             let not_well = (!is_well).then_some(ExitCode::from(EXIT_NOT_WELL));
             return Ok(not_well.unwrap_or(ExitCode::SUCCESS));
         }
@@ -222,7 +230,7 @@ pub(crate) async fn enter(config: &Config, token: &Token) -> Result<NodeName, Fa
     let credentials = admitted.authority.certify(&name)?;
     data.join(joining.incarnation, slot);
     data.write()?;
-    files.keep_young()?;
+    files.keep_syncing()?;
     files.keep_life(me)?;
     files.keep(&Kept {
         authority: admitted.authority,
@@ -420,7 +428,7 @@ fn progress(drain: &Drain) -> String {
         out.push_str("; there is no other member");
     }
     for other in &drain.others {
-        let state = match (other.linked, other.lacks, other.unfinished) {
+        let state = match (other.linked, other.lag_operations, other.unfinished) {
             (false, ..) => "is not linked".to_owned(),
             (_, None, _) | (_, _, None) => "has not answered yet".to_owned(),
             (_, Some(0), Some(0)) => "holds all".to_owned(),
@@ -654,7 +662,7 @@ mod tests {
         let line = |linked, lacks, unfinished| DrainLine {
             name: "b".into(),
             linked,
-            lacks,
+            lag_operations: lacks,
             unfinished,
         };
         let holds = line(true, Some(0), Some(0));

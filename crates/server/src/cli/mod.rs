@@ -397,17 +397,21 @@ pub enum Cluster {
     },
     /// Show members, links, and how far each member is behind
     #[command(
-        after_help = "`in sync`: neither node lacks anything. `stable`: applied by all members; it stands still while one is away. A renewed node has two \
-                      lines: its earlier incarnation stays a member until it is removed (`whimbrel cluster remove NODE --earlier`).\n\n\
+        after_help = "The first line is `in sync`, or says who is behind or unreachable. --verbose has a line for each incarnation: a renewed node has two, and \
+                      its earlier incarnation stays a member until it is removed (`whimbrel cluster remove NODE --earlier`). `stable` there means applied by \
+                      all members; it stands still while one is away.\n\n\
                       --partitions adds a line for each partition of this node: its content, what each peer lacks, and how far the log of each writer goes. \
                       `us-1 80 (75 applied)` means that operations 76 to 80 of us-1 are on disk and wait for operations of other nodes. --json has \
-                      `lacks` (operations, bytes, seconds) and `logs` (stored, applied) by incarnation.\n\n\
+                      `lag` (operations, bytes, seconds) and `logs` (stored, applied) by incarnation.\n\n\
                       Exits with 5 if a member is not linked, an account is stalled, the clock is wrong, or no server runs. docs/cluster.md explains each word."
     )]
     Status {
         /// Show each partition of this node and its logs, too
         #[arg(long)]
         partitions: bool,
+        /// Show each incarnation with its slot, address, link and clock
+        #[arg(long, conflicts_with = "json")]
+        verbose: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,

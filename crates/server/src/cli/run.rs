@@ -161,7 +161,7 @@ fn serve(file: &ConfigFile) -> Result<(), Failure> {
             }
         }
         notifier.stopping();
-        // It has the switchboard, which ends with the machines.
+        // It has the router, which ends with the machines.
         alive.abort();
         // Asked again: at once.
         tokio::select! {

@@ -1,6 +1,7 @@
 //! What the driver of bodies has the store do: calls of different bodies side by side, those of one body in their order.
 //!
-//! A call takes a few microseconds, and what it costs to hand it to a thread that may wait for the disk is more. So all that is asked of the store for one body is
+//! A call takes a few microseconds, and what it costs to hand it to a thread that may wait for the disk is more. So all that is asked of the store
+//! for one body is
 //! done on one such thread, and when many wait, for up to [`JOB_CALLS_MAX`] of them.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -467,7 +468,7 @@ mod tests {
         while let Some(came) = calls.next().await {
             all.extend(came.into_iter().map(|came| match came {
                 Came::Here(..) => "here".to_owned(),
-                Came::MissingBlob(_, coming) => format!("lacking {coming}"),
+                Came::MissingBlob(_, coming) => format!("missing_blobs {coming}"),
                 Came::NotLooked(_) => "not looked".to_owned(),
                 Came::Written(_, bytes) => format!("written {bytes}"),
                 Came::Finished(_, info, _) => format!("finished {}", info.size),
@@ -496,7 +497,7 @@ mod tests {
         assert!(!calls.has_room());
         let mut came = all(&mut calls).await;
         let mut expected = [
-            "lacking true",
+            "missing_blobs true",
             "written 3",
             "written 3",
             "finished 6",
@@ -557,7 +558,7 @@ mod tests {
         assert!(calls.is_stuck());
         store.with(|memory| memory.faults.full = false);
         calls.try_again();
-        assert_eq!(all(&mut calls).await, ["written 4", "lacking false"]);
+        assert_eq!(all(&mut calls).await, ["written 4", "missing_blobs false"]);
         calls.finish(waits);
         assert_eq!(all(&mut calls).await, ["finished 4"]);
     }
@@ -573,6 +574,6 @@ mod tests {
         calls.write(right, Bytes::from_static(b"right"));
         calls.finish(right);
         let came = all(&mut calls).await;
-        assert_eq!(came, ["lacking false", "written 5", "finished 5"]);
+        assert_eq!(came, ["missing_blobs false", "written 5", "finished 5"]);
     }
 }

@@ -1,6 +1,7 @@
 //! What others have of the logs of removed members, in partitions that this node does not hold.
 //!
-//! It counts when all who hold a partition say the same: what one of them alone has may be lost with it. If they are lost with what they said, this node says less from then on.
+//! It counts when all who hold a partition say the same: what one of them alone has may be lost with it. If they are lost with what they said, this
+//! node says less from then on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,15 +48,15 @@ impl<S: Store> State<S> {
         // Of each partition what is said by who has all, and by who comes back to it.
         let mut all: BTreeMap<PartitionId, [Vec<Said>; 2]> = BTreeMap::new();
         for (peer, mut missing) in asked {
-            for young in [false, true] {
-                let said = self.held_by(&peer, &missing, of, young).await;
+            for syncing in [false, true] {
+                let said = self.held_by(&peer, &missing, of, syncing).await;
                 missing.retain(|partition| {
                     let logs = said.iter().filter(|log| log.partition == *partition);
                     let logs: Said = logs.map(|log| (log.of, *log)).collect();
                     // All or nothing: it may have been left between two questions.
                     let whole = of.iter().all(|of| logs.contains_key(of));
                     if whole {
-                        all.entry(*partition).or_default()[usize::from(young)].push(logs);
+                        all.entry(*partition).or_default()[usize::from(syncing)].push(logs);
                     }
                     !whole
                 });
@@ -77,10 +78,10 @@ impl<S: Store> State<S> {
         peer: &Peer,
         partitions: &BTreeSet<PartitionId>,
         of: &[Incarnation],
-        young: bool,
+        syncing: bool,
     ) -> Vec<LogHeld> {
         let mut held = Vec::new();
-        for page in pages(partitions, of, young) {
+        for page in pages(partitions, of, syncing) {
             let question = asked(&page, self.me());
             let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
             let Ok(Ok(answer)) = timeout(UNFINISHED_WAIT_MAX, asking).await else {
@@ -95,10 +96,11 @@ impl<S: Store> State<S> {
     }
 }
 
-/// What all say who have all of a partition; who comes back to it says less than there is, and counts when there is nobody else. Of what they have applied it is the least.
+/// What all say who have all of a partition; who comes back to it says less than there is, and counts when there is nobody else. Of what they have
+/// applied it is the least.
 /// Of closed logs they need not have the same: what lies beyond the end is on the disk of one, and another was told of the end.
-fn agreed([whole, young]: &[Vec<Said>; 2], closed: &BTreeSet<Incarnation>) -> Option<Said> {
-    let said = if whole.is_empty() { young } else { whole };
+fn agreed([whole, syncing]: &[Vec<Said>; 2], closed: &BTreeSet<Incarnation>) -> Option<Said> {
+    let said = if whole.is_empty() { syncing } else { whole };
     let (first, others) = said.split_first()?;
     let mut agreed = first.clone();
     for other in others {
@@ -127,7 +129,7 @@ mod tests {
                 stored: *stored,
                 applied: *applied,
                 lacks: None,
-                young: None,
+                syncing: None,
             };
             (of, log)
         };
@@ -136,9 +138,9 @@ mod tests {
 
     #[test]
     fn all_holders_must_say_the_same() {
-        let check = |whole: &[Said], young: &[Said], expected: Option<Said>| {
+        let check = |whole: &[Said], syncing: &[Said], expected: Option<Said>| {
             let none = BTreeSet::new();
-            assert_eq!(agreed(&[whole.to_vec(), young.to_vec()], &none), expected);
+            assert_eq!(agreed(&[whole.to_vec(), syncing.to_vec()], &none), expected);
         };
         let [ten, nine, behind] =
             [(10, 10), (9, 9), (10, 8)].map(|(stored, applied)| [said(&[(1, stored, applied)])]);

@@ -1,6 +1,10 @@
 //! Draining a node, and what others hold of what it has.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tokio::time::timeout;
 use whimbrel_cluster::{Peer, ask_member};
@@ -20,14 +24,48 @@ pub(super) const UNFINISHED_WAIT_MAX: Duration = Duration::from_secs(2);
 /// For another node to say how far it is with being drained: it asks all others.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// How many others hold all of it, of the partition of this node of which it is the fewest. Who does not hold a partition has said to lack nothing of the others.
+/// While other nodes write, a member holds everything only at moments: so many are looked at for one answer, with this pause.
+const MOMENTS: usize = 10;
+
+/// See [`MOMENTS`].
+const MOMENT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Which members have held everything since this node wrote its last operation. They still hold all that a stop could take away: what came later was
+/// written by other nodes, which have it.
+#[derive(Default)]
+pub(super) struct Handover {
+    written: u64,
+    held_by: BTreeSet<String>,
+}
+
+impl Handover {
+    /// `written`: the last numbers of this node's own logs, added up, as they were before the lines were looked at.
+    fn note(&mut self, written: u64, lines: &mut [DrainLine]) {
+        if self.written != written {
+            *self = Handover {
+                written,
+                held_by: BTreeSet::new(),
+            };
+        }
+        for line in lines {
+            if line.holds_all() {
+                self.held_by.insert(line.name.clone());
+            } else if line.linked && self.held_by.contains(&line.name) {
+                (line.lag_operations, line.unfinished) = (Some(0), Some(0));
+            }
+        }
+    }
+}
+
+/// How many others hold all of it, of the partition of this node of which it is the fewest. Who does not hold a partition has said to lack nothing of
+/// the others.
 fn least_holders(reports: &[PartitionReport], holds_all: impl Fn(Incarnation) -> bool) -> u64 {
     let here = reports.iter().filter(|report| report.left.is_none());
     let holders = here.map(|report| {
         // Of one that is being opened nothing is known.
         let peers = report.open.iter().flat_map(|open| &open.peers);
         peers
-            .filter(|(id, peer)| peer.lacks == 0 && peer.young == 0 && holds_all(**id))
+            .filter(|(id, peer)| peer.syncing == 0 && holds_all(**id))
             .count() as u64
     });
     holders.min().unwrap_or(0)
@@ -52,11 +90,47 @@ impl<S: Store> State<S> {
             lines.push(DrainLine {
                 name: node.name,
                 linked: node.linked,
-                lacks: node.lacks,
+                lag_operations: node.lag_operations,
                 unfinished,
             });
         }
         lines
+    }
+
+    /// The same, and who held everything a moment ago.
+    async fn holders_of_all(&self) -> Vec<DrainLine> {
+        let mut moments = 0..MOMENTS;
+        loop {
+            // What is written after this is not missed: it is noticed at the next look.
+            let written = self.written_here().await;
+            let mut lines = self.others().await;
+            self.handover().note(written, &mut lines);
+            let waits_for = |line: &DrainLine| line.unfinished.is_some() && !line.holds_all();
+            if !lines.iter().any(waits_for) || moments.next().is_none() {
+                return lines;
+            }
+            tokio::time::sleep(MOMENT_PAUSE).await;
+        }
+    }
+
+    fn handover(&self) -> MutexGuard<'_, Handover> {
+        self.handover.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn written_here(&self) -> u64 {
+        let reports = match self.served.get() {
+            Some((board, _)) => board.reports().await.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        self.written_in(&reports)
+    }
+
+    /// The last numbers of this node's own logs, added up.
+    fn written_in(&self, reports: &[PartitionReport]) -> u64 {
+        let me = self.me();
+        let open = reports.iter().filter_map(|report| report.open.as_ref());
+        let own = open.filter_map(|open| open.logs.get(&me));
+        own.map(|log| log.stored).sum()
     }
 
     /// Sessions that are served here are told to end; those that come are served by other nodes, or hear the same, until it is cancelled or the server stops.
@@ -74,7 +148,7 @@ impl<S: Store> State<S> {
             DrainAsk::Look => {}
         }
         let figures = board.figures().await;
-        let others = self.others().await;
+        let others = self.holders_of_all().await;
         let all = others.iter().filter(|line| line.holds_all());
         let all: BTreeSet<&str> = all.map(|line| line.name.as_str()).collect();
         let roster = self.roster();
@@ -82,9 +156,13 @@ impl<S: Store> State<S> {
             let mut places = roster.places().iter();
             places.any(|(name, place)| place.incarnation == id && all.contains(name.as_str()))
         };
-        // Unknown is nobody.
-        let reports = board.reports().await;
-        let least = reports.map_or(0, |reports: Vec<_>| least_holders(&reports, holds_all));
+        // Unknown is nobody; and if something was written here since the lines were looked at, the next look says more.
+        let reports = board.reports().await.unwrap_or_default();
+        let is_as_noted = self.handover().written == self.written_in(&reports);
+        let least = match is_as_noted {
+            true => least_holders(&reports, holds_all),
+            false => 0,
+        };
         Ok(Drain {
             sessions: registry.served() as u64,
             // Unknown is not none.
@@ -124,5 +202,36 @@ impl<S: Store> State<S> {
         let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
         let answer = timeout(UNFINISHED_WAIT_MAX, asking).await.ok()?.ok()?;
         minicbor::decode(&answer).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a busy cluster it never was safe: at each look something of another node was on its way.
+    #[test]
+    fn who_held_all_holds_all_until_this_node_writes() {
+        let line = |linked, lag| DrainLine {
+            name: "b".into(),
+            linked,
+            lag_operations: Some(lag),
+            unfinished: Some(lag),
+        };
+        let mut handover = Handover::default();
+        let mut check = |written, line: DrainLine, expected: bool| {
+            let mut lines = [line];
+            handover.note(written, &mut lines);
+            assert_eq!(lines[0].holds_all(), expected);
+        };
+        check(7, line(true, 1), false);
+        check(7, line(true, 0), true);
+        // Others wrote something.
+        check(7, line(true, 1), true);
+        check(7, line(false, 1), false);
+        check(7, line(true, 2), true);
+        // This node did.
+        check(8, line(true, 1), false);
+        check(8, line(true, 0), true);
     }
 }

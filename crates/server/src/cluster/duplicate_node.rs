@@ -1,7 +1,9 @@
 //! Nobody else lives as this node: asked of the peers beside what they remember, before anything is written.
 //!
-//! A copy that was made below the file system, of a volume or of a virtual machine, knows nothing of it, and its disk is no older than the other's. But a peer that is linked
-//! to the one while the other starts can say so ([`identity::Elsewheres`](whimbrel_replication::identity::Elsewheres)). Where nobody says so a start waits for nothing.
+//! A copy that was made below the file system, of a volume or of a virtual machine, knows nothing of it, and its disk is no older than the other's.
+//! But a peer that is linked
+//! to the one while the other starts can say so ([`identity::Elsewheres`](whimbrel_replication::identity::Elsewheres)). Where nobody says so a start
+//! waits for nothing.
 
 use std::time::Duration;
 
@@ -54,7 +56,7 @@ async fn ask<S: Store>(
     clock: Clock,
 ) -> Option<Answer> {
     let mut elsewheres = Elsewheres::default();
-    let mut follows = elsewheres.told(clock.of_peers(), answer.remembered.answered);
+    let mut follows = elsewheres.answered(clock.of_peers(), answer.remembered.answered);
     let peer = answer.peer.clone();
     if follows != DuplicateNode::Nobody {
         tracing::info!(peer = %peer.name, "a peer is linked to a node of this incarnation: waiting until that link ends, or that node answers");
@@ -74,7 +76,7 @@ async fn ask<S: Store>(
         follows = match again {
             Ok(Ok(again)) => {
                 answer = again;
-                elsewheres.told(now, answer.remembered.answered)
+                elsewheres.answered(now, answer.remembered.answered)
             }
             Ok(Err(_)) | Err(_) => elsewheres.unanswered(now),
         };

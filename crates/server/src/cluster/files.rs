@@ -14,7 +14,8 @@
 //! | `unasked` | where the own logs ended at a start at which not all peers could be asked what they remember, or before a command wrote without a server, which asks nobody; it goes when all have answered |
 //! | `renew` | the peers know more of this node than its disk: at the next start it takes a new incarnation |
 //!
-//! Each is written as a new file and synced before it takes the place of the old one; those that are no PEM begin with their checksum. What a command writes as root
+//! Each is written as a new file and synced before it takes the place of the old one; those that are no PEM begin with their checksum. What a command
+//! writes as root
 //! belongs to whom the directory belongs to: the server, which may run as another user, has to read it.
 
 use std::{
@@ -67,6 +68,12 @@ pub enum FilesError {
 /// The directory.
 #[derive(Clone, Debug)]
 pub struct Files(PathBuf);
+
+/// While this node is syncing. Names of files are a format: they stay as they were.
+const SYNCING_FILE: &str = "young";
+
+/// See [`UnverifiedPeers`].
+const UNVERIFIED_FILE: &str = "unasked";
 
 /// What a member has.
 pub struct Kept {
@@ -149,21 +156,21 @@ impl Files {
     ///
     /// # Errors
     /// [`FilesError::Io`]
-    pub fn keep_young(&self) -> Result<(), FilesError> {
-        self.write("young", b"")
+    pub fn keep_syncing(&self) -> Result<(), FilesError> {
+        self.write(SYNCING_FILE, b"")
     }
 
     /// Whether it came so. What it has got since then is written in each partition.
-    pub fn is_young(&self) -> bool {
-        self.0.join("young").exists()
+    pub fn is_syncing(&self) -> bool {
+        self.0.join(SYNCING_FILE).exists()
     }
 
     /// Of each partition a row says that it has all. If this is not durable, the next start finds out by the rows.
     ///
     /// # Errors
     /// [`FilesError::Io`]
-    pub fn forget_young(&self) -> Result<(), FilesError> {
-        fs::remove_file(self.0.join("young")).map_err(self.io("young"))
+    pub fn forget_syncing(&self) -> Result<(), FilesError> {
+        fs::remove_file(self.0.join(SYNCING_FILE)).map_err(self.io(SYNCING_FILE))
     }
 
     /// Keeps what a new member has.
@@ -306,16 +313,16 @@ impl Files {
     ///
     /// # Errors
     /// [`FilesError`]
-    pub fn unasked(&self) -> Result<Option<UnverifiedPeers>, FilesError> {
-        self.read_checked("unasked")
+    pub fn unverified(&self) -> Result<Option<UnverifiedPeers>, FilesError> {
+        self.read_checked(UNVERIFIED_FILE)
     }
 
     /// Keeps it, before anything is written to these logs.
     ///
     /// # Errors
     /// [`FilesError::Io`]
-    pub fn keep_unasked(&self, unasked: &UnverifiedPeers) -> Result<(), FilesError> {
-        self.write_checked("unasked", unasked)
+    pub fn keep_unverified(&self, unverified: &UnverifiedPeers) -> Result<(), FilesError> {
+        self.write_checked(UNVERIFIED_FILE, unverified)
     }
 
     /// All have answered.
@@ -323,7 +330,7 @@ impl Files {
     /// # Errors
     /// [`FilesError::Io`]
     pub fn all_asked(&self) -> Result<(), FilesError> {
-        self.remove("unasked")
+        self.remove(UNVERIFIED_FILE)
     }
 
     /// Under which incarnation this disk took part last; none before this was kept.

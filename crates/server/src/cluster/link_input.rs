@@ -287,7 +287,7 @@ impl<S: Store> Ways<S> {
         match startup_identity::judge(&self.state, self.state.me(), peer, hello).await {
             Ok(None) => true,
             Ok(Some(because)) => {
-                self.state.is_older(&startup_identity::told(&because));
+                self.state.is_older(&startup_identity::describe(&because));
                 false
             }
             Err(error) => {

@@ -34,7 +34,7 @@ pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Router>, by
         tracing::info!(
             bytes,
             logs = logs.len(),
-            "logs exceed cluster.kept_bytes and are being cut: absent members will get snapshots of these partitions"
+            "logs exceed cluster.log_retention_bytes and are being cut: absent members will get snapshots of these partitions"
         );
         board
             .tell_of_peers(|| PeerInput::GiveUp(logs.clone()))

@@ -1,7 +1,7 @@
 //! This node among others: files, joining, who belongs to the cluster, links, and what goes over them.
 //!
 //! Order of a start: the files, the listener (peers that start at the same time can ask), what the peers remember of this node and with it its
-//! incarnation and slot ([`settle`]), then the machines of the service, then the links.
+//! incarnation and slot ([`startup_identity`]), then the machines of the service, then the links.
 //!
 //! Invariants:
 //! - Nothing is written under an incarnation that has no slot from a sponsor, and none is let in before the sponsor's roster is on disk.
@@ -9,8 +9,11 @@
 //! - Frames of one link reach a machine in their order; those of a link that follows come behind the end of the one before.
 //! - No link's frames wait for another link's. A machine that is slow holds up those links that have frames for it.
 //!
-//! Reading order: [`files`], `question`, [`state`] (members), `asked` (answers), [`status`], [`settle`], `elsewhere` (whether another machine runs as this node), `unasked` (peers that were not reached at the start), `links` (what machines send), `drive` (what comes), `bodies`, `calls`, `clocks`, `removal` (members
-//! that are gone), `drain` (who goes), [`relay`] (clients' sessions that another node serves), `young` (a node that is new), `placing` (which partitions it holds), `tries` (how long it
+//! Reading order: [`files`], `rpc`, [`roster_store`] (members), `rpc_server` (answers), [`status`], [`startup_identity`], `duplicate_node` (whether
+//! another machine runs as this node), `unverified` (peers that were not reached at the start), `links` (what machines send), `link_input` (what
+//! comes), `blobs`, `calls`, `clocks`, `removal` (members
+//! that are gone), `drain` (who goes), [`relay`] (clients' sessions that another node serves), `syncing` (a node that is new), `placing` (which
+//! partitions it holds), `backoff` (how long it
 //! tries to leave one).
 
 mod backoff;
@@ -78,7 +81,7 @@ pub struct Membership {
     /// Those whose logs are closed.
     pub(crate) former: BTreeMap<Incarnation, u8>,
     /// Whether this node came with an empty disk, or lost what it had in part.
-    pub(crate) young: bool,
+    pub(crate) syncing: bool,
     /// How its clock stands beside those of the members that were asked, if any was.
     pub(crate) clock: Option<whimbrel_service::peers::Clock>,
     /// Bodies that are wanted.
@@ -92,14 +95,14 @@ pub struct Cluster<S> {
     wants: mpsc::UnboundedReceiver<Ask>,
     events: mpsc::Receiver<whimbrel_cluster::Event>,
     /// Bytes that all logs may have.
-    kept_bytes: u64,
+    log_retention_bytes: u64,
     wanted: placing::Wanted,
     bodies: whimbrel_service::peers::blobs::Config,
     tasks: JoinSet<()>,
     clock: Clock,
     guard: clocks::Guard,
     /// Those that could not be asked.
-    unasked: BTreeSet<NodeName>,
+    unverified: BTreeSet<NodeName>,
 }
 
 /// What a newcomer says that has the slot of a node that was removed.
@@ -112,7 +115,8 @@ const EVENTS_MAX: usize = 64;
 const ASKED_MAX: usize = 16;
 
 impl<S: Store> Cluster<S> {
-    /// Settles who this node is, if it belongs to a cluster; `clock` is that of the machines. The store has been opened, and nothing else has been done with it.
+    /// Settles who this node is, if it belongs to a cluster; `clock` is that of the machines. The store has been opened, and nothing else has been
+    /// done with it.
     ///
     /// # Errors
     /// When the configuration and the files do not fit, or the node needs a slot and no member can be asked.
@@ -170,12 +174,12 @@ impl<S: Store> Cluster<S> {
         tasks.spawn(Arc::clone(&state).answer_all(asked));
         tasks.spawn(Arc::clone(&state).answer_all(of_strangers));
         let settled =
-            startup_identity::settle(&state, data, config.cluster.patience, clock).await?;
+            startup_identity::settle(&state, data, config.cluster.startup_timeout, clock).await?;
         let StartupIdentity {
             me,
             slot,
             asked,
-            unasked,
+            unverified,
         } = settled;
         let roster = state.roster();
         let known = roster.places().get(name.as_str());
@@ -199,7 +203,7 @@ impl<S: Store> Cluster<S> {
             peers,
             holders,
             former: state.roster().former(),
-            young: state.is_young(),
+            syncing: state.is_syncing(),
             clock: guard.judge(&state, clock),
             wants: to_wants,
         };
@@ -208,7 +212,7 @@ impl<S: Store> Cluster<S> {
             membership,
             wants,
             events,
-            kept_bytes: config.cluster.kept_bytes.0,
+            log_retention_bytes: config.cluster.log_retention_bytes.0,
             wanted: placing::Wanted::of(config),
             bodies: whimbrel_service::peers::blobs::Config {
                 ahead_bytes_max: config.cluster.ahead_bytes.0,
@@ -217,7 +221,7 @@ impl<S: Store> Cluster<S> {
             tasks,
             clock,
             guard,
-            unasked,
+            unverified,
         }))
     }
 
@@ -231,13 +235,13 @@ impl<S: Store> Cluster<S> {
             state,
             wants,
             events,
-            kept_bytes,
+            log_retention_bytes,
             wanted,
             bodies,
             mut tasks,
             clock,
             mut guard,
-            unasked,
+            unverified,
             ..
         } = self;
         state.serve(Arc::clone(&board), fatal).await;
@@ -263,20 +267,20 @@ impl<S: Store> Cluster<S> {
         tasks.spawn(link_input::measure(Arc::clone(&state), Arc::clone(&board)));
         let (found, told) = (Arc::clone(&state), Arc::clone(&board));
         tasks.spawn(async move { found.is_older(&told.older().await) });
-        if !unasked.is_empty() {
+        if !unverified.is_empty() {
             tasks.spawn(unverified_peers::ask_later(
                 Arc::clone(&state),
-                unasked,
+                unverified,
                 clock,
             ));
         }
-        if state.is_young() {
+        if state.is_syncing() {
             tasks.spawn(syncing::watch(Arc::clone(&state), Arc::clone(&board)));
         }
         tasks.spawn(log_retention::watch(
             Arc::clone(&state),
             Arc::clone(&board),
-            kept_bytes,
+            log_retention_bytes,
         ));
         tasks.spawn(placing::watch(
             Arc::clone(&state),
@@ -371,7 +375,8 @@ pub(crate) fn question_of_join(incarnation: Incarnation) -> Vec<u8> {
     rpc::encoded(&rpc::Question::Join { incarnation })
 }
 
-/// What a command that works on the store without a server must know of the members, so that nothing is forgotten which others lack. It asks nobody whether this disk is an older
+/// What a command that works on the store without a server must know of the members, so that nothing is forgotten which others lack. It asks nobody
+/// whether this disk is an older
 /// one: where the own logs end is kept before it writes, and the next start asks.
 ///
 /// # Errors
@@ -413,7 +418,7 @@ pub(crate) async fn offline<S: Store>(
         peers,
         holders: kept.roster.holders(),
         former: kept.roster.former(),
-        young: files.is_young(),
+        syncing: files.is_syncing(),
         clock: None,
         // Nobody fetches: what is wanted is wanted again at the next start.
         wants: mpsc::unbounded_channel().0,

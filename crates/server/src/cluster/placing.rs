@@ -1,8 +1,11 @@
 //! Which partitions this node leaves, and to which it comes back: each node decides for itself, by what all know (`docs/decisions/0040`).
 //!
-//! Who is to hold a partition follows from the members and the configuration alone ([`placement::holders`]). A node comes when it is to; one that is to hold it no
-//! more begins to leave when those who are to have all that clients may know, and has left when they have said that they have all that is on its disk. So there are never
-//! fewer than there are to be. A member that is not linked, or does not know of holders, keeps all where they are. If those who stay cannot say it, the partition is held again
+//! Who is to hold a partition follows from the members and the configuration alone ([`placement::holders`]). A node comes when it is to; one that is
+//! to hold it no
+//! more begins to leave when those who are to have all that clients may know, and has left when they have said that they have all that is on its
+//! disk. So there are never
+//! fewer than there are to be. A member that is not linked, or does not know of holders, keeps all where they are. If those who stay cannot say it,
+//! the partition is held again
 //! ([`super::backoff`]).
 
 use std::{
@@ -124,9 +127,9 @@ impl Here<'_> {
                 (left.is_gone && is_wanted && room.coming > 0).then_some(Move::Come)
             }
             (Phase::Holds, None) => {
-                let is_whole = !self.comes();
-                let they_are = self.wanted.is_subset(&report.whole_at);
-                let may_leave = is_whole && they_are && others.may_leave(self.partition);
+                let is_complete = !self.comes();
+                let they_are = self.wanted.is_subset(&report.complete_at);
+                let may_leave = is_complete && they_are && others.may_leave(self.partition);
                 let may_leave = may_leave && !self.rests;
                 (!is_wanted && room.leaving > 0 && may_leave).then_some(Move::Leave)
             }
@@ -146,8 +149,10 @@ impl Here<'_> {
 
     /// Whether it is held, and not all of it is here.
     fn comes(&self) -> bool {
-        let is_whole = self.report.is_some_and(|of| of.open.is_some() && !of.young);
-        self.phase == Phase::Holds && !is_whole
+        let is_complete = self
+            .report
+            .is_some_and(|of| of.open.is_some() && !of.syncing);
+        self.phase == Phase::Holds && !is_complete
     }
 
     /// How much of it came.
@@ -161,7 +166,7 @@ impl Here<'_> {
             let operations = logs.map(|log| log.taken + log.stored + log.applied);
             open.state_bytes + operations.sum::<u64>()
         });
-        (came.sum(), report.bodies_missing)
+        (came.sum(), report.blobs_missing)
     }
 
     /// Whether it is being left, and those who stay have not all.
@@ -253,18 +258,18 @@ async fn look<S: Store>(
         all_linked: open.iter().all(|id| *id == me || able.contains(id)),
         closing: !roster.members().closing().is_empty(),
         keeps: queue.map(|queue| queue.keeps.clone()),
-        stays: state.is_young() || of.per_region == 0,
+        stays: state.is_syncing() || of.per_region == 0,
     };
     let nodes = nodes(&roster);
     let reports: BTreeMap<PartitionId, &PartitionReport> =
         reports.iter().map(|of| (of.partition, of)).collect();
     let here = (0..=u8::MAX).map(|bucket| {
         let partition = PartitionId::accounts(bucket);
-        let standing = roster.standing(me, partition);
+        let holder_state = roster.holder_state(me, partition);
         Here {
             partition,
-            phase: standing.phase,
-            came_back: standing.life > 0,
+            phase: holder_state.phase,
+            came_back: holder_state.generation > 0,
             report: reports.get(&partition).copied(),
             wanted: wanted(&roster, partition, &nodes, of),
             rests: !tries.may_leave(partition, now),
@@ -280,7 +285,7 @@ async fn look<S: Store>(
     let whole = here
         .iter()
         .filter(|here| here.phase == Phase::Holds && !here.comes());
-    state.are_whole(whole.map(|here| here.partition).collect());
+    state.are_complete(whole.map(|here| here.partition).collect());
     let going = here.iter().filter(|here| here.goes()).count();
     let coming = here
         .iter()
@@ -366,11 +371,11 @@ mod tests {
         PartitionReport {
             partition: PARTITION,
             open: Some(Report::default()),
-            bodies_missing: 0,
+            blobs_missing: 0,
             accounts_stalled: 0,
-            claims_again: 0,
-            young: false,
-            whole_at: BTreeSet::from([node(2), node(3)]),
+            uids_reassigned: 0,
+            syncing: false,
+            complete_at: BTreeSet::from([node(2), node(3)]),
             left,
             keeps: BTreeSet::new(),
         }
@@ -385,13 +390,13 @@ mod tests {
         let rest = |here: &mut Here<'_>| here.rests = true;
         let vain = |here: &mut Here<'_>| here.is_vain = true;
         let wanted = |here: &mut Here<'_>| _ = here.wanted.insert(node(1));
-        let not_whole = |here: &mut Here<'_>| _ = here.wanted.insert(node(4));
+        let incomplete = |here: &mut Here<'_>| _ = here.wanted.insert(node(4));
         let nothing = |_: &mut Here<'_>| {};
         type Change<'c> = &'c dyn Fn(&mut Here<'_>);
         let table: &[(Phase, &PartitionReport, Change<'_>, Option<Move>)] = &[
             (Phase::Holds, &held, &nothing, Some(Move::Leave)),
             (Phase::Holds, &held, &wanted, None),
-            (Phase::Holds, &held, &not_whole, None),
+            (Phase::Holds, &held, &incomplete, None),
             (Phase::Holds, &held, &rest, None),
             (Phase::Leaves, &held, &nothing, None),
             (Phase::Leaves, &held, &wanted, Some(Move::Stay)),

@@ -235,7 +235,7 @@ impl<S: Store> Relays<S> {
 
     /// Whether this node serves the account, when it is not asked to by another one. Mail from strangers (no account) any worker takes.
     pub(crate) fn is_here(&self, account: Option<AccountId>) -> bool {
-        if self.registry.is_draining() || self.state.is_young() {
+        if self.registry.is_draining() || self.state.is_syncing() {
             return false;
         }
         let partition = account.map_or(PartitionId::QUEUE, partition_of);
@@ -274,7 +274,7 @@ impl<S: Store> Relays<S> {
         let held = handover.account.map_or(PartitionId::QUEUE, partition_of);
         let (nodes, linked) = self.nodes(held);
         let order = self.serve(partition, &nodes).order;
-        let is_taken_here = !self.registry.is_draining() && !self.state.is_young();
+        let is_taken_here = !self.registry.is_draining() && !self.state.is_syncing();
         let is_here = |node: &&Node| is_taken_here && node.name == self.me();
         let or_here = order.iter().any(&is_here);
         // Who comes behind this node is not asked: it serves by itself.
@@ -312,7 +312,7 @@ impl<S: Store> Relays<S> {
         if or_here {
             return Ok(Way::Here);
         }
-        if self.state.is_young() && !self.registry.is_draining() {
+        if self.state.is_syncing() && !self.registry.is_draining() {
             // It serves what it has all of, and tells clients of the rest to come later.
             return Ok(Way::Here);
         }
@@ -432,13 +432,14 @@ impl Client<'_> {
         let mut asked_at = Instant::now();
         let mut read_now = Vec::new();
         loop {
-            // The other node may have waited for what was sent last when it said so, not yet behind that: of this the client would be told that it was not done.
+            // The other node may have waited for what was sent last when it said so, not yet behind that: of this the client would be told that it
+            // was not done.
             let ends = leaves.filter(|_| frames.at_rest && !asked);
             if let Some(why) = ends.filter(|_| asked_at.elapsed() >= QUIET_TIME) {
                 return Ok(Some(why));
             }
             if let Some((_, why)) = ends_at.filter(|(at, _)| *at <= Instant::now()) {
-                let may_be_told = frames.at_rest || is_mail && frames.is_whole();
+                let may_be_told = frames.at_rest || is_mail && frames.is_complete();
                 return Ok(may_be_told.then_some(why));
             }
             let (has_more, takes) = (way.has_more(), way.takes() && ends.is_none());
@@ -499,7 +500,7 @@ impl Client<'_> {
                         _ => break,
                     }
                 }
-                let may_be_told = frames.at_rest || is_mail && frames.is_whole();
+                let may_be_told = frames.at_rest || is_mail && frames.is_complete();
                 return Ok(may_be_told.then_some("The node that served this session is gone"));
             }
         }
@@ -588,7 +589,7 @@ struct Frames {
 
 impl Frames {
     /// Whether the client has heard whole lines only.
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.left == 0 && self.high.is_none() && !self.in_line
     }
 
@@ -685,7 +686,7 @@ fn admit<S: Store>(
     if registry.is_draining() {
         return Err("this node is drained");
     }
-    if state.is_young() {
+    if state.is_syncing() {
         return Err("this node is new, and has not all that it would have to serve");
     }
     let head: Head =

@@ -100,7 +100,8 @@ async fn an_answer_that_has_arrived_reaches_its_client() {
     }
 }
 
-/// It was told that the server shuts down when the other node had waited for what was sent before, and did then what it had been told last: the client did it again.
+/// It was told that the server shuts down when the other node had waited for what was sent before, and did then what it had been told last: the
+/// client did it again.
 #[tokio::test]
 async fn a_node_that_stops_waits_for_the_answer_to_what_was_sent_last() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -164,11 +165,11 @@ fn frames_come_in_any_split() {
         assert!(matches!(frames.take(b""), Taken::End));
         frames.take(&framed(b"more")[..1]);
         assert!(frames.at_rest, "half a length is nothing yet");
-        assert!(!frames.is_whole());
+        assert!(!frames.is_complete());
         frames.take(&framed(b"more")[1..]);
-        assert!(!frames.at_rest && !frames.is_whole());
+        assert!(!frames.at_rest && !frames.is_complete());
         frames.take(&framed(b"\r\n"));
-        assert!(frames.is_whole());
+        assert!(frames.is_complete());
     }
 }
 

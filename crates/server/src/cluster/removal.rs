@@ -21,7 +21,8 @@ use crate::{router::Router, store_calls::Store};
 /// How often it is looked what is here of removed members' logs. Nothing is looked at while there is none that is not closed.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Logs that are closed and not here as a whole are looked at this often at first, and half as often each time: holders of what this node does not hold are asked, and of some
+/// Logs that are closed and not completely here are looked at this often at first, and half as often each time: holders of what this node does not
+/// hold are asked, and of some
 /// logs nobody has all.
 const CLOSED_EVERY_MAX: Duration = Duration::from_secs(60);
 
@@ -36,12 +37,12 @@ pub(super) async fn watch<S: Store>(
 ) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut whole, mut next) = (Ends::new(), Closed::default());
+    let (mut complete, mut next) = (Ends::new(), Closed::default());
     loop {
         ticks.tick().await;
-        look(&state, &board, &mut whole, &mut next).await;
+        look(&state, &board, &mut complete, &mut next).await;
         let before = state.holders_before();
-        if !*filled.borrow() && before.iter().all(|id| whole.contains_key(id)) {
+        if !*filled.borrow() && before.iter().all(|id| complete.contains_key(id)) {
             tracing::info!("this node has all operations of the earlier owner of its slot");
             if let Err(error) = state.files.keep_filled(state.me()) {
                 tracing::warn!(%error, "cannot record that; the next start checks again");
@@ -74,14 +75,14 @@ impl Closed {
     }
 }
 
-async fn look<S: Store>(state: &State<S>, board: &Router, whole: &mut Ends, next: &mut Closed) {
+async fn look<S: Store>(state: &State<S>, board: &Router, complete: &mut Ends, next: &mut Closed) {
     let roster = state.roster();
     let closing = roster.members().closing();
     let closed: Vec<Incarnation> = roster.former().into_keys().collect();
     // On what is closed may rest what is being closed.
     let closed = match closing.is_empty() {
         true => {
-            let lacks = closed.into_iter().filter(|id| !whole.contains_key(id));
+            let lacks = closed.into_iter().filter(|id| !complete.contains_key(id));
             next.due(lacks.collect(), Instant::now())
         }
         false => closed,
@@ -103,10 +104,10 @@ async fn look<S: Store>(state: &State<S>, board: &Router, whole: &mut Ends, next
         tracing::warn!(%error, "cannot report which logs of a removed member are here");
     }
     let roster = state.roster();
-    let now = roster.whole(&holdings);
+    let now = roster.complete(&holdings);
     let new: BTreeMap<_, _> = now
         .into_iter()
-        .filter(|(id, _)| !whole.contains_key(id))
+        .filter(|(id, _)| !complete.contains_key(id))
         .collect();
     if !new.is_empty() {
         for id in new.keys() {
@@ -128,9 +129,9 @@ async fn look<S: Store>(state: &State<S>, board: &Router, whole: &mut Ends, next
                 "the logs of a removed member are closed and complete here"
             );
         }
-        whole.extend(new);
+        complete.extend(new);
         board
-            .tell_of_peers(|| PeerInput::Closed(whole.clone()))
+            .tell_of_peers(|| PeerInput::Closed(complete.clone()))
             .await;
     }
 }
@@ -193,7 +194,7 @@ mod tests {
             looks(&mut closed, &of, 0, 200),
             [0, 1, 2, 4, 8, 16, 32, 64, 124, 184]
         );
-        // One is whole, or another is closed.
+        // One is complete, or another is closed.
         assert_eq!(looks(&mut closed, &of[..1], 200, 203), [200, 201, 202]);
         assert!(looks(&mut closed, &[], 203, 210).is_empty());
     }

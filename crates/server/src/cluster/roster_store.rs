@@ -22,6 +22,7 @@ use whimbrel_storage::{LogPosition, Origin, StoreError};
 
 use super::{
     NOT_FILLED,
+    drain::Handover,
     files::{Files, FilesError},
     links::Links,
     rpc::RememberedLog,
@@ -62,9 +63,11 @@ pub(super) struct State<S> {
     /// Why nothing is written: the clock.
     clock: std::sync::Mutex<Option<clocks::Refused>>,
     /// This node is new, and has not all that another one had.
-    young: AtomicBool,
+    syncing: AtomicBool,
     /// Partitions to which this node came back and of which it has all, when it was looked last.
     whole: std::sync::Mutex<BTreeSet<PartitionId>>,
+    /// What other members hold of this node's operations, as drains saw it.
+    pub(super) handover: std::sync::Mutex<Handover>,
 }
 
 /// Why a change of the members was not made.
@@ -98,7 +101,7 @@ impl<S: Store> State<S> {
         overrides: BTreeMap<NodeName, String>,
     ) -> Self {
         State {
-            young: files.is_young().into(),
+            syncing: files.is_syncing().into(),
             files,
             credentials,
             store,
@@ -115,13 +118,14 @@ impl<S: Store> State<S> {
             judged: std::sync::Mutex::default(),
             clock: std::sync::Mutex::default(),
             whole: std::sync::Mutex::default(),
+            handover: std::sync::Mutex::default(),
         }
     }
 
     /// This node's incarnation is settled.
     pub(super) async fn begin(&self, me: Incarnation, place: Place) -> Result<(), StartError> {
         let name = self.credentials.name().to_string();
-        let told = self.change(|roster| roster.tell(&name, place)).await;
+        let told = self.change(|roster| roster.announce(&name, place)).await;
         told.map_err(|error| StartError::Cluster(error.to_string()))?;
         // Nobody else says it.
         let _ = self.me.set(me);
@@ -143,19 +147,19 @@ impl<S: Store> State<S> {
     }
 
     /// Whether others must serve whoever comes, if they can be reached.
-    pub(super) fn is_young(&self) -> bool {
-        self.young.load(Ordering::Relaxed)
+    pub(super) fn is_syncing(&self) -> bool {
+        self.syncing.load(Ordering::Relaxed)
     }
 
     /// This node goes on under a new incarnation: clients may know more than its disk does.
-    pub(super) fn keep_young(&self) -> Result<(), FilesError> {
-        self.files.keep_young()?;
-        self.young.store(true, Ordering::Relaxed);
+    pub(super) fn keep_syncing(&self) -> Result<(), FilesError> {
+        self.files.keep_syncing()?;
+        self.syncing.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     pub(super) fn has_grown(&self) {
-        self.young.store(false, Ordering::Relaxed);
+        self.syncing.store(false, Ordering::Relaxed);
     }
 
     /// Stops the node if a task of the cluster panics.
@@ -231,7 +235,7 @@ impl<S: Store> State<S> {
             return Ok(());
         }
         self.keep(&changed).await?;
-        self.tell(changed).await;
+        self.publish(changed).await;
         Ok(())
     }
 
@@ -239,7 +243,7 @@ impl<S: Store> State<S> {
     async fn remove(&self, remove: &Remove) -> Result<Removal, String> {
         let me = self.me();
         let roster = self.roster();
-        let lives = remove.lives(&roster)?;
+        let lives = remove.incarnations(&roster)?;
         if lives.contains(&me) {
             return Err("that is this node itself: run the command on one that stays".into());
         }
@@ -307,7 +311,7 @@ impl<S: Store> State<S> {
         if let Err(error) = self.keep(&roster).await {
             tracing::warn!(%error, "cannot store the members of the cluster");
         }
-        self.tell(roster).await;
+        self.publish(roster).await;
         Ok(heard)
     }
 
@@ -321,11 +325,12 @@ impl<S: Store> State<S> {
         }
     }
 
-    async fn tell(&self, roster: Roster) {
+    async fn publish(&self, roster: Roster) {
         let roster = &Arc::new(roster);
         // First: who finds a member among them lets its frames come to the machines.
         self.tell_machines(roster).await;
-        // As one: whoever finds a new member says nothing to others before they are told of it (docs/decisions/0018), and a link that comes up is told, or finds it.
+        // As one: whoever finds a new member says nothing to others before they are told of it (docs/decisions/0018), and a link that comes up is
+        // told, or finds it.
         self.links
             .tell_all(&Frame::Roster(Roster::clone(roster)), || {
                 self.roster.send_replace(Arc::clone(roster));
@@ -371,7 +376,7 @@ impl<S: Store> State<S> {
     pub(super) fn serves(&self, roster: &Roster, partition: PartitionId) -> bool {
         let me = self.me();
         let whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
-        let came_back = roster.standing(me, partition).life > 0;
+        let came_back = roster.holder_state(me, partition).generation > 0;
         roster.holds(me, partition) && (!came_back || whole.contains(&partition))
     }
 
@@ -383,11 +388,12 @@ impl<S: Store> State<S> {
     }
 
     /// Of these partitions all is here.
-    pub(super) fn are_whole(&self, partitions: BTreeSet<PartitionId>) {
+    pub(super) fn are_complete(&self, partitions: BTreeSet<PartitionId>) {
         *self.whole.lock().unwrap_or_else(PoisonError::into_inner) = partitions;
     }
 
-    /// Whether a node of this name is a member, and not one that was removed and runs on beside the one that has the name now. Earlier versions do not say which they are.
+    /// Whether a node of this name is a member, and not one that was removed and runs on beside the one that has the name now. Earlier versions do
+    /// not say which they are.
     pub(super) fn is_member(&self, name: &NodeName, incarnation: Option<Incarnation>) -> bool {
         let roster = self.roster();
         let mut present = roster.present();

@@ -30,7 +30,8 @@ pub(super) enum Question {
     /// How much of what you were sent is not in its place: operations that are not applied, bodies that are not there? Answered with a number.
     #[n(2)]
     Unfinished,
-    /// How much of the logs of these do you hold in these partitions, as far as you hold them? Answered with [`LogHeld`]s. For members. Of no more than [`LOGS_MAX`].
+    /// How much of the logs of these do you hold in these partitions, as far as you hold them? Answered with [`LogHeld`]s. For members. Of no more
+    /// than [`LOGS_MAX`].
     #[n(4)]
     Holdings {
         #[n(0)]
@@ -39,7 +40,7 @@ pub(super) enum Question {
         of: Vec<Incarnation>,
         /// Also in those to which you have come back, and of which you have not all.
         #[n(2)]
-        young: Option<bool>,
+        syncing: Option<bool>,
     },
     /// What do you have of its logs? Answered with [`Remembered`].
     #[n(1)]
@@ -56,7 +57,7 @@ pub(super) const LOGS_MAX: usize = 2048;
 pub(super) fn pages(
     partitions: &BTreeSet<PartitionId>,
     of: &[Incarnation],
-    young: bool,
+    syncing: bool,
 ) -> Vec<Question> {
     let partitions: Vec<PartitionId> = partitions.iter().copied().collect();
     let mut pages = Vec::new();
@@ -65,7 +66,7 @@ pub(super) fn pages(
             pages.push(Question::Holdings {
                 partitions: partitions.to_vec(),
                 of: of.to_vec(),
-                young: Some(young),
+                syncing: Some(syncing),
             });
         }
     }
@@ -82,7 +83,8 @@ pub(super) struct Remembered {
     /// The time there; `None`: an earlier version.
     #[n(2)]
     pub(super) wall_micros: Option<u64>,
-    /// How many pings a node of that incarnation has answered there over the link that is up; `None`: it is not linked, or an earlier version, which does not say it.
+    /// How many pings a node of that incarnation has answered there over the link that is up; `None`: it is not linked, or an earlier version, which
+    /// does not say it.
     #[n(3)]
     pub(super) answered: Option<u64>,
 }
@@ -105,7 +107,7 @@ pub(super) struct LogHeld {
     pub(super) lacks: Option<Dot>,
     /// As in [`Holding`]; an earlier version says nothing of what it lacks where that is so.
     #[n(6)]
-    pub(super) young: Option<bool>,
+    pub(super) syncing: Option<bool>,
 }
 
 impl LogHeld {
@@ -115,7 +117,7 @@ impl LogHeld {
             stored,
             applied,
             lacks,
-            young,
+            syncing,
         } = log;
         LogHeld {
             partition,
@@ -124,7 +126,7 @@ impl LogHeld {
             stored,
             applied,
             lacks,
-            young: young.then_some(true),
+            syncing: syncing.then_some(true),
         }
     }
 
@@ -134,7 +136,7 @@ impl LogHeld {
             stored: self.stored,
             applied: self.applied,
             lacks: self.lacks,
-            young: self.young == Some(true),
+            syncing: self.syncing == Some(true),
         }
     }
 }
@@ -170,7 +172,7 @@ impl RememberedLog {
             },
             yours: None,
             anew: None,
-            young: None,
+            syncing: None,
             lives: None,
         }
     }
@@ -235,7 +237,7 @@ mod tests {
                 Question::Holdings {
                     partitions: vec![PartitionId::accounts(3), PartitionId::QUEUE],
                     of: vec![node(7), node(8)],
-                    young: Some(true),
+                    syncing: Some(true),
                 },
             ],
         );
@@ -256,13 +258,16 @@ mod tests {
             stored: 3,
             applied: 2,
             lacks: Some(Dot::new(node(8), 1)),
-            young: false,
+            syncing: false,
         };
         let held = LogHeld::new(PartitionId::accounts(3), node(7), log);
         is_kept("held-v1.cbor", &[held]);
-        let young = Holding { young: true, ..log };
-        let held = LogHeld::new(PartitionId::accounts(3), node(7), young);
-        is_kept("held-young-v1.cbor", &[held]);
+        let syncing = Holding {
+            syncing: true,
+            ..log
+        };
+        let held = LogHeld::new(PartitionId::accounts(3), node(7), syncing);
+        is_kept("held-syncing-v1.cbor", &[held]);
     }
 
     /// The question is read as earlier versions do, whoever asks.
@@ -354,7 +359,7 @@ mod tests {
                     stored: u64::MAX,
                     applied: u64::MAX,
                     lacks: Some(Dot::new(node(u64::MAX), u64::MAX)),
-                    young: false,
+                    syncing: false,
                 };
                 let mut answer = Vec::new();
                 for partition in partitions {

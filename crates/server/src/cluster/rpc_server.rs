@@ -89,10 +89,10 @@ impl<S: Store> State<S> {
                 Ok(Question::Holdings {
                     partitions,
                     of,
-                    young,
+                    syncing,
                 }) => match asked.shown {
                     PeerIdentity::Certificate => {
-                        self.held(&partitions, &of, young == Some(true)).await
+                        self.held(&partitions, &of, syncing == Some(true)).await
                     }
                     PeerIdentity::Token { .. } => Err(Refused("only members may ask that".into())),
                 },
@@ -138,7 +138,7 @@ impl<S: Store> State<S> {
         for report in here.ok_or_else(starting)? {
             let open = report.open.ok_or_else(starting)?;
             let waiting = open.logs.values().map(|log| log.taken - log.applied);
-            unfinished += waiting.sum::<u64>() + report.bodies_missing;
+            unfinished += waiting.sum::<u64>() + report.blobs_missing;
         }
         Ok(encoded(&unfinished))
     }
@@ -148,7 +148,7 @@ impl<S: Store> State<S> {
         &self,
         partitions: &[PartitionId],
         of: &[Incarnation],
-        young: bool,
+        syncing: bool,
     ) -> Result<Vec<u8>, Refused> {
         if partitions.len().saturating_mul(of.len()) > LOGS_MAX {
             return Err(Refused("that is more than may be asked at once".into()));
@@ -162,7 +162,7 @@ impl<S: Store> State<S> {
         for report in reports.unwrap_or_default() {
             let partition = report.partition;
             let serves = self.serves(&roster, partition);
-            let holds = serves || young && roster.holds(self.me(), partition);
+            let holds = serves || syncing && roster.holds(self.me(), partition);
             let asked = partitions.contains(&partition) && holds;
             let Some(open) = report.open.filter(|_| asked) else {
                 continue;
@@ -253,7 +253,8 @@ impl<S: Store> State<S> {
         Ok(encoded(&*roster))
     }
 
-    /// Whether somebody lives under this name, who is not this one: a node that goes on anew has ended before. Its former links are down within the time after which
+    /// Whether somebody lives under this name, who is not this one: a node that goes on anew has ended before. Its former links are down within the
+    /// time after which
     /// silence ends them, and it asks until then.
     fn lives_elsewhere(&self, name: &NodeName, incarnation: Incarnation) -> bool {
         let links = self.transport.links();
@@ -322,7 +323,7 @@ mod tests {
             role: None,
             shares: None,
         };
-        roster.tell("a", place.clone()).unwrap();
+        roster.announce("a", place.clone()).unwrap();
         let told = where_slots_are(&roster);
         assert!(
             told.ends_with("use a token of a (2 free) instead"),
@@ -331,7 +332,7 @@ mod tests {
         // Its disk was put back: the former life has them.
         place.version = 2;
         place.incarnation = two;
-        roster.tell("a", place).unwrap();
+        roster.announce("a", place).unwrap();
         let told = where_slots_are(&roster);
         assert!(told.contains("2 belong to nodes that are gone"), "{told}");
     }

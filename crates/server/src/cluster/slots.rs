@@ -75,7 +75,7 @@ fn earlier_lives<S: Store>(state: &State<S>) -> Vec<Incarnation> {
         really: true,
     };
     // None, or all were removed.
-    let mut lives = remove.lives(&state.roster()).unwrap_or_default();
+    let mut lives = remove.incarnations(&state.roster()).unwrap_or_default();
     lives.retain(|id| *id != me);
     lives
 }
@@ -85,7 +85,7 @@ async fn give_up<S: Store>(state: &State<S>, lives: &[Incarnation], clock: Clock
     let links = state.transport.links();
     let is_linked = |peer: &Peer| links.iter().any(|link| link.name == peer.name);
     // It may have what they have not, or they may have what it has not.
-    if state.is_young() || peers.is_empty() || !peers.iter().all(is_linked) {
+    if state.is_syncing() || peers.is_empty() || !peers.iter().all(is_linked) {
         return;
     }
     for life in lives {

@@ -45,7 +45,7 @@ const SLOT_TIME_MAX: Duration = Duration::from_secs(10);
 /// and is asked so often under one incarnation, which leaves time for one other.
 const SLOT_TRIES_MAX: u32 = 2;
 /// For what members lack of a node that they have removed: it does not serve anyway.
-const REMOVED_PATIENCE: Duration = Duration::from_secs(2);
+const REMOVED_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Who the node is.
 pub(super) struct StartupIdentity {
@@ -54,7 +54,7 @@ pub(super) struct StartupIdentity {
     /// The clocks of the peers that answered.
     pub(super) asked: PeerTimes,
     /// Those that did not.
-    pub(super) unasked: BTreeSet<NodeName>,
+    pub(super) unverified: BTreeSet<NodeName>,
 }
 
 pub(super) async fn settle<S: Store>(
@@ -105,11 +105,12 @@ pub(super) async fn settle<S: Store>(
     }
     // Those, too, of whom the answers told first.
     let peers = state.peers(&state.roster()).into_iter();
-    let unasked = peers.map(|peer| peer.name);
-    let unasked: BTreeSet<NodeName> = unasked.filter(|name| !answered.contains(name)).collect();
+    let unverified = peers.map(|peer| peer.name);
+    let unverified: BTreeSet<NodeName> =
+        unverified.filter(|name| !answered.contains(name)).collect();
     refuse_removed(state, me, &told).await?;
     if let Some(because) = forgotten {
-        tracing::error!(because, "this disk is older than what its peers have of it");
+        tracing::error!(because, "this disk is older than what its peers remember of it");
         refuse_written(state, me).await?;
         data.renew(Copy::Peers);
     }
@@ -130,11 +131,11 @@ pub(super) async fn settle<S: Store>(
     let me = incarnation(data);
     // An earlier start may have been given the slot, and come no further. Before it is kept that it takes part so: then nothing shows any more that it is new.
     if was != me {
-        state.keep_young()?;
+        state.keep_syncing()?;
     }
     let roster = state.roster();
     let member = roster.members().get(me).ok_or_else(nobody)?;
-    if unasked.is_empty() {
+    if unverified.is_empty() {
         state.files.all_asked()?;
     } else {
         unverified_peers::keep(&state.files, &state.store, me).await?;
@@ -147,7 +148,7 @@ pub(super) async fn settle<S: Store>(
         me,
         slot: member.slot,
         asked,
-        unasked,
+        unverified,
     })
 }
 
@@ -177,7 +178,7 @@ impl Former {
         if !state.roster().members().is_out(self.was) {
             return Ok(());
         }
-        let told = ask_all(state, self.was, REMOVED_PATIENCE, self.clock).await;
+        let told = ask_all(state, self.was, REMOVED_TIMEOUT, self.clock).await;
         let told: Vec<Remembered> = told.into_iter().map(|told| told.remembered).collect();
         refuse_removed(state, self.was, &told).await
     }
@@ -204,13 +205,14 @@ async fn refuse_removed<S: Store>(
                 let most = theirs.map(|theirs| theirs.last).max().unwrap_or(0);
                 held.last.saturating_sub(most)
             };
-            let lacking: Vec<u64> = ours.iter().map(lacks).filter(|lacks| *lacks > 0).collect();
-            match lacking.iter().sum::<u64>() {
+            let missing_blobs: Vec<u64> =
+                ours.iter().map(lacks).filter(|lacks| *lacks > 0).collect();
+            match missing_blobs.iter().sum::<u64>() {
                 0 => " Those members that were asked have all that was written here.".to_owned(),
                 sum => format!(
                     " {sum} operations in {} partitions were written here that no member has which could be asked: they are on this disk alone, \
                      and are kept.",
-                    lacking.len()
+                    missing_blobs.len()
                 ),
             }
         }
@@ -330,14 +332,14 @@ pub(super) async fn forgotten_by<S: Store>(
         let judged = judge(state, me, id, &held.hello(me)).await;
         let judged = judged.map_err(|error| StartError::Store(error.to_string()))?;
         if let Some(because) = judged {
-            return Ok(Some(told(&because)));
+            return Ok(Some(describe(&because)));
         }
     }
     Ok(None)
 }
 
 /// For the log.
-pub(super) fn told(because: &Because) -> String {
+pub(super) fn describe(because: &Because) -> String {
     match because {
         Because::TheyHaveMore { peer, number } => {
             format!(

@@ -42,9 +42,9 @@ fn place(version: u64, id: u64) -> Place {
 /// Of `a`, which has let in `c`.
 fn two() -> Roster {
     let mut roster = Roster::found(node(A), "a", 0, !1);
-    roster.tell("a", place(1, A)).unwrap();
+    roster.announce("a", place(1, A)).unwrap();
     roster.sponsor(node(A), node(WAS), "c").unwrap();
-    roster.tell("c", place(1, WAS)).unwrap();
+    roster.announce("c", place(1, WAS)).unwrap();
     roster
 }
 
@@ -53,7 +53,7 @@ fn replaced() -> Roster {
     let mut roster = two();
     roster.remove(node(A), node(WAS), 1).unwrap();
     roster.sponsor(node(A), node(NEW), "c").unwrap();
-    roster.tell("c", place(2, NEW)).unwrap();
+    roster.announce("c", place(2, NEW)).unwrap();
     roster
 }
 
@@ -221,22 +221,22 @@ async fn a_node_that_was_removed_does_not_come_back_under_the_name_of_its_replac
 async fn who_is_heard_of_in_the_answers_is_asked_later() {
     let mut a = two();
     a.sponsor(node(A), node(B), "b").unwrap();
-    a.tell("b", place(1, B)).unwrap();
+    a.announce("b", place(1, B)).unwrap();
     let mut scene = Scene::new();
     let (settled, files) = scene.start(a, two(), None, false, PATIENCE).await;
     let settled = settled.unwrap();
     assert_eq!(settled.me, node(WAS));
-    let names: Vec<&str> = settled.unasked.iter().map(NodeName::as_str).collect();
+    let names: Vec<&str> = settled.unverified.iter().map(NodeName::as_str).collect();
     assert_eq!(names, ["b"]);
-    assert!(files.unasked().unwrap().is_some());
+    assert!(files.unverified().unwrap().is_some());
 }
 
 #[tokio::test]
 async fn who_has_asked_all_notes_nothing() {
     let mut scene = Scene::new();
     let (settled, files) = scene.start(two(), two(), None, false, PATIENCE).await;
-    assert!(settled.unwrap().unasked.is_empty());
-    assert_eq!(files.unasked().unwrap(), None);
+    assert!(settled.unwrap().unverified.is_empty());
+    assert_eq!(files.unverified().unwrap(), None);
 }
 
 /// Two that are cut off took the whole time, in which the third was not asked.
@@ -246,7 +246,7 @@ async fn a_slot_is_given_by_who_answers_though_others_are_cut_off() {
         let (mut roster, mut scene) = (two(), Scene::new());
         for (name, id) in [("0a", 10), ("0b", 11)] {
             roster.sponsor(node(A), node(id), name).unwrap();
-            roster.tell(name, place(1, id)).unwrap();
+            roster.announce(name, place(1, id)).unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             scene.silent.push((name, listener));
         }
@@ -351,10 +351,10 @@ async fn who_was_given_a_slot_before_is_new_still() {
     be_sponsored(&c, &mut data, &former, &BTreeSet::new())
         .await
         .unwrap();
-    assert!(!c.files.is_young());
+    assert!(!c.files.is_syncing());
     let settled = settle(&c, &mut data, PATIENCE, scene.clock).await.unwrap();
     assert_eq!(settled.me, me);
-    assert!(c.files.is_young());
+    assert!(c.files.is_syncing());
 }
 
 /// An earlier start asked somebody for a slot who does not answer now: another one is asked for another incarnation, since one must not have two slots.
@@ -468,7 +468,7 @@ fn members_are_read_while_they_are_kept() {
         let known = a.roster();
         let (disk, goes_on) = std::sync::mpsc::channel::<()>();
         let hangs = tokio::task::spawn_blocking(move || goes_on.recv());
-        let mut changes = Box::pin(a.change(|roster| roster.tell("c", place(2, WAS))));
+        let mut changes = Box::pin(a.change(|roster| roster.announce("c", place(2, WAS))));
         assert!(
             poll_once(changes.as_mut()).await.is_none(),
             "it waits for the disk"

@@ -14,7 +14,7 @@ use whimbrel_service::peers::{PartitionReport, PeerReport};
 /// Partitions of accounts to which a node stands so.
 fn of_phase(roster: &Roster, node: Incarnation, phase: Phase) -> u64 {
     let all = (0..=u8::MAX).map(PartitionId::accounts);
-    let of = all.filter(|partition| roster.standing(node, *partition).phase == phase);
+    let of = all.filter(|partition| roster.holder_state(node, *partition).phase == phase);
     of.count() as u64
 }
 
@@ -26,7 +26,7 @@ fn members(
 ) -> impl Iterator<Item = (&str, Incarnation)> {
     let all = roster.present();
     let all = all.map(|(name, place)| (name, place.incarnation));
-    all.filter(move |(_, id)| roster.standing(*id, partition).phase == phase)
+    all.filter(move |(_, id)| roster.holder_state(*id, partition).phase == phase)
 }
 
 /// The names alone.
@@ -40,13 +40,13 @@ fn come_back(roster: &Roster, me: Option<Incarnation>, report: &PartitionReport)
     let peers = report.open.as_ref().map(|open| &open.peers);
     let of = members(roster, partition, Phase::Holds);
     names(of.filter(|(_, id)| {
-        let young = match me == Some(*id) {
-            true => report.young,
+        let syncing = match me == Some(*id) {
+            true => report.syncing,
             false => peers
                 .and_then(|of| of.get(id))
-                .is_some_and(|peer| peer.young > 0),
+                .is_some_and(|peer| peer.syncing > 0),
         };
-        young && roster.standing(*id, partition).life > 0
+        syncing && roster.holder_state(*id, partition).generation > 0
     }))
 }
 
@@ -63,7 +63,7 @@ pub struct Remove {
 }
 
 impl Remove {
-    pub(super) fn lives(&self, roster: &Roster) -> Result<Vec<Incarnation>, String> {
+    pub(super) fn incarnations(&self, roster: &Roster) -> Result<Vec<Incarnation>, String> {
         let members = roster.members();
         let present = roster
             .places()
@@ -143,7 +143,9 @@ pub struct DrainLine {
     /// Whether there is a link to it.
     pub linked: bool,
     /// Operations that it has not said to have.
-    pub lacks: Option<u64>,
+    // Nodes of other versions read and write it by this name.
+    #[serde(rename = "lacks")]
+    pub lag_operations: Option<u64>,
     /// What it has been sent and not in its place: operations that are not applied, bodies that are missing; `None`: it does not answer.
     pub unfinished: Option<u64>,
 }
@@ -152,7 +154,7 @@ impl DrainLine {
     /// Whether all that is here is there.
     #[must_use]
     pub fn holds_all(&self) -> bool {
-        self.linked && self.lacks == Some(0) && self.unfinished == Some(0)
+        self.linked && self.lag_operations == Some(0) && self.unfinished == Some(0)
     }
 }
 
@@ -226,14 +228,14 @@ impl Status {
                 seconds: None,
                 holds: of_phase(roster, incarnation, Phase::Holds),
                 leaves: of_phase(roster, incarnation, Phase::Leaves),
-                lacks: None,
-                lacks_bytes: 0,
-                lacks_seconds: 0,
-                lacks_at_least: false,
+                lag_operations: None,
+                lag_bytes: 0,
+                lag_seconds: 0,
+                lag_at_least: false,
                 drained: false,
                 has_more: None,
                 queued_bytes: 0,
-                young: 0,
+                syncing: 0,
             }
         });
         Status {
@@ -271,15 +273,15 @@ impl Status {
                 operations: logs().map(|log| log.stored).sum(),
                 applied: logs().map(|log| log.applied).sum(),
                 stable: open.map_or(0, |open| open.stable),
-                lacks: of_peers
+                lag: of_peers
                     .clone()
                     .filter(|(_, peer)| peer.lacks > 0)
                     .map(|(id, peer)| (format!("{:016x}", id.get()), Lag::of(peer, now_micros)))
                     .collect(),
-                claims_again: report.claims_again,
-                bodies_missing: report.bodies_missing,
+                uids_reassigned: report.uids_reassigned,
+                blobs_missing: report.blobs_missing,
                 accounts_stalled: report.accounts_stalled,
-                young: report.young,
+                syncing: report.syncing,
                 logs: open
                     .iter()
                     .flat_map(|open| &open.logs)
@@ -300,10 +302,10 @@ impl Status {
             here.operations += line.operations;
             here.applied += line.applied;
             here.stable += line.stable;
-            here.claims_again += line.claims_again;
-            here.bodies_missing += line.bodies_missing;
+            here.uids_reassigned += line.uids_reassigned;
+            here.blobs_missing += line.blobs_missing;
             here.accounts_stalled += line.accounts_stalled;
-            here.young += u64::from(line.young);
+            here.syncing += u64::from(line.syncing);
             self.partitions.push(line);
         }
         self.partitions.sort_by_key(|line| line.partition);
@@ -311,16 +313,16 @@ impl Status {
             let mut known = peers.iter();
             let known = known.find(|(id, _)| format!("{:016x}", id.get()) == node.incarnation);
             if let Some((id, peer)) = known {
-                node.lacks = Some(peer.lacks);
+                node.lag_operations = Some(peer.lacks);
                 let lag = Lag::of(peer, now_micros);
-                (node.lacks_bytes, node.lacks_seconds) = (lag.bytes, lag.seconds);
-                node.lacks_at_least = without_size.contains(id);
+                (node.lag_bytes, node.lag_seconds) = (lag.bytes, lag.seconds);
+                node.lag_at_least = without_size.contains(id);
                 node.has_more = Some(peer.has_more);
                 node.queued_bytes = peer.queued_bytes;
-                node.young = peer.young;
+                node.syncing = peer.syncing;
             }
             if node.this {
-                node.young = here.young;
+                node.syncing = here.syncing;
             }
         }
         self.here = Some(here);
@@ -342,14 +344,14 @@ pub struct Here {
     pub stable: u64,
     /// UIDs given again to messages that had one, since the start.
     #[serde(default)]
-    pub claims_again: u64,
+    pub uids_reassigned: u64,
     /// Bodies that are named and not here.
-    pub bodies_missing: u64,
+    pub blobs_missing: u64,
     /// Accounts that cannot go on.
     pub accounts_stalled: u64,
     /// Partitions in which this node is new, and has not yet what another one had.
     #[serde(default)]
-    pub young: u64,
+    pub syncing: u64,
 }
 
 /// A partition at the node that was asked.
@@ -366,7 +368,8 @@ pub struct PartitionLine {
     /// Those that are about to leave it, and do not count as holders any more.
     #[serde(default)]
     pub leaves: Vec<String>,
-    /// Who serves sessions of it that come to the region of the node that was asked, the first one first, linked or not. None: each that holds it serves what comes to it.
+    /// Who serves sessions of it that come to the region of the node that was asked, the first one first, linked or not. None: each that holds it
+    /// serves what comes to it.
     #[serde(default)]
     pub served_by: Vec<String>,
     /// Whether it is open; what follows is nothing else.
@@ -378,17 +381,17 @@ pub struct PartitionLine {
     /// As of [`Here`].
     pub stable: u64,
     /// Peers that have not said to have all that is here, and what they lack.
-    pub lacks: BTreeMap<String, Lag>,
+    pub lag: BTreeMap<String, Lag>,
     /// As of [`Here`].
     #[serde(default)]
-    pub claims_again: u64,
+    pub uids_reassigned: u64,
     /// As of [`Here`].
-    pub bodies_missing: u64,
+    pub blobs_missing: u64,
     /// As of [`Here`].
     pub accounts_stalled: u64,
     /// As of [`Here`].
     #[serde(default)]
-    pub young: bool,
+    pub syncing: bool,
     /// How far the log of each writer goes here, by its incarnation: of all that ever wrote.
     #[serde(default)]
     pub logs: BTreeMap<String, LogLine>,
@@ -425,10 +428,10 @@ pub struct Lag {
 
 impl Lag {
     fn of(peer: &PeerReport, now_micros: u64) -> Self {
-        let since = peer.lacks_since_micros.unwrap_or(now_micros);
+        let since = peer.lag_since_micros.unwrap_or(now_micros);
         Lag {
             operations: peer.lacks,
-            bytes: peer.lacks_bytes,
+            bytes: peer.lag_bytes,
             seconds: now_micros.saturating_sub(since) / 1_000_000,
         }
     }
@@ -483,16 +486,16 @@ pub struct NodeLine {
     pub seconds: Option<u64>,
     /// Operations that are on disk here, and that it has not said to have.
     #[serde(default)]
-    pub lacks: Option<u64>,
+    pub lag_operations: Option<u64>,
     /// As of [`Lag`].
     #[serde(default)]
-    pub lacks_bytes: u64,
+    pub lag_bytes: u64,
     /// As of [`Lag`].
     #[serde(default)]
-    pub lacks_seconds: u64,
+    pub lag_seconds: u64,
     /// Whether it is at least so many bytes, and at least so old: of a partition [`Lag::has_no_size`].
     #[serde(default)]
-    pub lacks_at_least: bool,
+    pub lag_at_least: bool,
     /// Partitions of accounts that it holds, or comes back to.
     #[serde(default)]
     pub holds: u64,
@@ -508,9 +511,10 @@ pub struct NodeLine {
     /// Bytes that wait to be sent to it, or for its acknowledgement.
     #[serde(default)]
     pub queued_bytes: u64,
-    /// Partitions in which it is new, and has not yet what another one had: others serve its clients. Of another node than that which was asked: operations only.
+    /// Partitions in which it is new, and has not yet what another one had: others serve its clients. Of another node than that which was asked:
+    /// operations only.
     #[serde(default)]
-    pub young: u64,
+    pub syncing: u64,
 }
 
 #[cfg(test)]
@@ -548,7 +552,7 @@ mod tests {
                 region: "eu".into(),
                 role,
             };
-            roster.tell(name, place).unwrap();
+            roster.announce(name, place).unwrap();
         }
         roster
     }
@@ -572,8 +576,8 @@ mod tests {
     fn lacks(operations: u64, bytes: u64, since_micros: u64) -> PeerReport {
         PeerReport {
             lacks: operations,
-            lacks_bytes: bytes,
-            lacks_since_micros: Some(since_micros),
+            lag_bytes: bytes,
+            lag_since_micros: Some(since_micros),
             ..PeerReport::default()
         }
     }
@@ -600,11 +604,11 @@ mod tests {
         PartitionReport {
             partition: PartitionId(partition),
             open,
-            bodies_missing: 0,
+            blobs_missing: 0,
             accounts_stalled: 0,
-            claims_again: 0,
-            young: false,
-            whole_at: BTreeSet::new(),
+            uids_reassigned: 0,
+            syncing: false,
+            complete_at: BTreeSet::new(),
             left: None,
             keeps: BTreeSet::new(),
         }
@@ -634,7 +638,7 @@ mod tests {
         let more = PeerReport {
             has_more: 5,
             queued_bytes: 70,
-            young: 1,
+            syncing: 1,
             ..lacks(2, 300, NOW - 9_500_000)
         };
         let first = report(
@@ -649,13 +653,13 @@ mod tests {
         );
         let reports = [
             PartitionReport {
-                claims_again: 6,
-                bodies_missing: 2,
+                uids_reassigned: 6,
+                blobs_missing: 2,
                 ..partition(2, Some(first))
             },
             PartitionReport {
                 accounts_stalled: 1,
-                young: true,
+                syncing: true,
                 ..partition(1, Some(second))
             },
             partition(3, None),
@@ -668,24 +672,24 @@ mod tests {
             operations: 117,
             applied: 114,
             stable: 3,
-            claims_again: 6,
-            bodies_missing: 2,
+            uids_reassigned: 6,
+            blobs_missing: 2,
             accounts_stalled: 1,
-            young: 1,
+            syncing: 1,
         };
         assert_eq!(status.here, Some(here));
 
         // Of all partitions together, and the oldest of it.
-        let lag = |node: &NodeLine| (node.lacks, node.lacks_bytes, node.lacks_seconds);
+        let lag = |node: &NodeLine| (node.lag_operations, node.lag_bytes, node.lag_seconds);
         let lags: Vec<_> = status.nodes.iter().map(lag).collect();
         let of_peers = [(Some(5), 500, 9), (Some(17), 0, 100)];
         assert_eq!(lags, [&[(None, 0, 0)], &of_peers[..]].concat());
-        let at_least = status.nodes.iter().map(|node| node.lacks_at_least);
+        let at_least = status.nodes.iter().map(|node| node.lag_at_least);
         assert_eq!(at_least.collect::<Vec<_>>(), [false, false, true]);
         let b = &status.nodes[1];
-        assert_eq!((b.has_more, b.queued_bytes, b.young), (Some(5), 70, 1));
+        assert_eq!((b.has_more, b.queued_bytes, b.syncing), (Some(5), 70, 1));
         assert_eq!(status.nodes[2].has_more, Some(0));
-        assert_eq!(status.nodes[0].young, 1, "this node's own");
+        assert_eq!(status.nodes[0].syncing, 1, "this node's own");
 
         let numbers: Vec<u16> = status.partitions.iter().map(|of| of.partition).collect();
         assert_eq!(numbers, [1, 2, 3]);
@@ -699,9 +703,9 @@ mod tests {
         };
         let log = |stored, applied| LogLine { stored, applied };
         // Who lacks nothing of it does not stand there.
-        assert_eq!(first.lacks, [(hex(B), lag(2, 300, 9))].into());
+        assert_eq!(first.lag, [(hex(B), lag(2, 300, 9))].into());
         assert_eq!(
-            second.lacks,
+            second.lag,
             [(hex(B), lag(3, 200, 4)), (hex(C), lag(17, 0, 100))].into()
         );
         assert_eq!(first.logs, [(hex(A), log(100, 100))].into());
@@ -710,9 +714,9 @@ mod tests {
             [(hex(A), log(10, 10)), (hex(B), log(7, 4))].into()
         );
         assert_eq!((second.operations, second.applied), (17, 14));
-        assert_eq!((second.claims_again, second.bodies_missing), (6, 2));
-        assert!(first.young && first.accounts_stalled == 1 && first.open);
-        assert!(!third.open && third.logs.is_empty() && third.lacks.is_empty());
+        assert_eq!((second.uids_reassigned, second.blobs_missing), (6, 2));
+        assert!(first.syncing && first.accounts_stalled == 1 && first.open);
+        assert!(!third.open && third.logs.is_empty() && third.lag.is_empty());
     }
 
     #[test]
@@ -727,12 +731,12 @@ mod tests {
         roster.leave(id(B), of(2)).unwrap();
         roster.leave(id(B), of(3)).unwrap();
         roster.left(id(B), of(3), 9).unwrap();
-        let young = |young| PeerReport {
-            young,
+        let syncing = |syncing| PeerReport {
+            syncing,
             ..PeerReport::default()
         };
         let told = |number, b, c| {
-            let peers = [(B, young(b)), (C, young(c))];
+            let peers = [(B, syncing(b)), (C, syncing(c))];
             partition(number, Some(report(number, &[], &peers)))
         };
         let reports = [
@@ -742,7 +746,7 @@ mod tests {
             // It is new there, and does not come back.
             told(3, 0, 1),
             PartitionReport {
-                young: true,
+                syncing: true,
                 ..told(4, 1, 0)
             },
             partition(0x100, None),

@@ -1,4 +1,5 @@
-//! A node that is new, or came for one whose disk was lost: until it has what another one has, it brings whoever comes to nodes that are not (`docs/decisions/0028`).
+//! A node that is new, or came for one whose disk was lost: until it has what another one has, it brings whoever comes to nodes that are not
+//! (`docs/decisions/0028`).
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -21,13 +22,13 @@ pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Router>) {
     while let Some(reports) = board.all_reports().await {
         if grown(&reports) == PARTITIONS {
             state.has_grown();
-            if let Err(error) = state.files.forget_young() {
+            if let Err(error) = state.files.forget_syncing() {
                 tracing::warn!(%error, "cannot record that this node has everything; the next start checks again");
             }
             tracing::info!("this node has caught up with another node, and serves clients");
             return;
         }
-        if !is_told && reports.iter().any(|of| of.young && of.open.is_some()) {
+        if !is_told && reports.iter().any(|of| of.syncing && of.open.is_some()) {
             tracing::info!(
                 "this node is syncing: until it has caught up, other nodes serve its clients"
             );
@@ -52,7 +53,7 @@ fn grown(reports: &[PartitionReport]) -> usize {
     };
     let reports = reports.iter().filter(counts);
     // What this node has left is none of those.
-    let grown = |of: &PartitionReport| of.left.is_some() || of.open.is_some() && !of.young;
+    let grown = |of: &PartitionReport| of.left.is_some() || of.open.is_some() && !of.syncing;
     reports.filter(|of| grown(of)).count()
 }
 

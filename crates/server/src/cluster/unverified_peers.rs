@@ -1,7 +1,9 @@
 //! Peers that could not be asked at the start what they remember of this node, or that a command did not ask which wrote to the store without a server.
 //!
-//! It goes on without their word, since a node that is alone serves. If its disk is an older one after all, what it writes meanwhile has numbers under which they have other operations.
-//! The two cannot be told apart any more, and must not meet: by numbers alone each would take away what the other has. So it is kept where the own logs ended at that start, each peer is asked
+//! It goes on without their word, since a node that is alone serves. If its disk is an older one after all, what it writes meanwhile has numbers
+//! under which they have other operations.
+//! The two cannot be told apart any more, and must not meet: by numbers alone each would take away what the other has. So it is kept where the own
+//! logs ended at that start, each peer is asked
 //! again until it answers, and a disk that turns out to be older, and was written to, does not start.
 
 use std::{
@@ -63,12 +65,12 @@ pub(super) async fn keep<S: Store>(
     store: &S,
     me: Incarnation,
 ) -> Result<(), StartError> {
-    if files.unasked()?.is_some_and(|of| of.incarnation == me) {
+    if files.unverified()?.is_some_and(|of| of.incarnation == me) {
         return Ok(());
     }
     let logs = logs_of(store, me).await;
     let logs = logs.map_err(|error| StartError::Store(error.to_string()))?;
-    Ok(files.keep_unasked(&UnverifiedPeers::new(me, &logs))?)
+    Ok(files.keep_unverified(&UnverifiedPeers::new(me, &logs))?)
 }
 
 /// Refuses a disk that is older than what was told from it, if it was written to since a start at which nobody could say so.
@@ -76,12 +78,12 @@ pub(super) async fn refuse_written<S: Store>(
     state: &State<S>,
     me: Incarnation,
 ) -> Result<(), StartError> {
-    let Some(unasked) = state.files.unasked()?.filter(|of| of.incarnation == me) else {
+    let Some(unverified) = state.files.unverified()?.filter(|of| of.incarnation == me) else {
         return Ok(());
     };
     let logs = state.logs_of(me).await;
     let logs = logs.map_err(|error| StartError::Store(error.to_string()))?;
-    match unasked.written(&logs) {
+    match unverified.written(&logs) {
         0 => Ok(()),
         written => Err(StartError::Cluster(format!(
             "this disk is older than what other nodes got from it, and {written} operations were written to it after a start at which not all other nodes could be \
@@ -170,8 +172,9 @@ mod tests {
         let config = config(directory.path());
         crate::cli::cluster::found(&config).await.unwrap();
         let files = Files::of(directory.path());
-        let ends =
-            || -> Option<Vec<u64>> { Some(files.unasked().unwrap()?.ends.into_values().collect()) };
+        let ends = || -> Option<Vec<u64>> {
+            Some(files.unverified().unwrap()?.ends.into_values().collect())
+        };
         assert_eq!(add(&config, "anne@example.org").await, Ok(Answer::Done {}));
         let none = Some(Vec::new());
         assert_eq!(ends(), none);
@@ -201,7 +204,7 @@ mod tests {
         files.keep_renew("b has more").unwrap();
         let refused = add(&config, "anne@example.org").await.unwrap_err();
         assert!(refused.contains("start the server"), "{refused}");
-        assert_eq!(files.unasked().unwrap(), None);
+        assert_eq!(files.unverified().unwrap(), None);
         files.renewed().unwrap();
         assert_eq!(add(&config, "anne@example.org").await, Ok(Answer::Done {}));
     }
@@ -214,8 +217,9 @@ mod tests {
             hash: [0; 32],
         };
         let me = Incarnation::from_hash(1);
-        let unasked = UnverifiedPeers::new(me, &[log(1, 5), log(2, 7)]);
-        let check = |logs: &[RememberedLog], expected| assert_eq!(unasked.written(logs), expected);
+        let unverified = UnverifiedPeers::new(me, &[log(1, 5), log(2, 7)]);
+        let check =
+            |logs: &[RememberedLog], expected| assert_eq!(unverified.written(logs), expected);
         check(&[log(1, 5), log(2, 7)], 0);
         check(&[log(1, 5), log(2, 9), log(3, 1)], 3);
         check(&[], 0);

@@ -110,10 +110,12 @@ impl Source<'_> {
             for key_name in keys.keys() {
                 let key: &str = key_name.get_ref();
                 if !section.keys.iter().any(|known| known.name == key) {
-                    let message = format!(
-                        "unknown key `{name}.{key}`{}",
-                        suggestion(Some(section), key)
-                    );
+                    let full = format!("{name}.{key}");
+                    let renamed = RENAMED.iter().find(|(old, _)| *old == full);
+                    let message = match renamed {
+                        Some((_, new)) => format!("the key `{full}` is called `{new}` now"),
+                        None => format!("unknown key `{full}`{}", suggestion(Some(section), key)),
+                    };
                     found.push((key_name.span().start, message));
                 }
             }
@@ -285,6 +287,18 @@ pub(super) fn is_host_name(name: &str) -> bool {
                     .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         })
 }
+
+/// Keys that had another name in an earlier version, and their names today.
+pub(super) const RENAMED: [(&str, &str); 5] = [
+    ("cluster.kept_bytes", "cluster.log_retention_bytes"),
+    ("cluster.patience", "cluster.startup_timeout"),
+    (
+        "cluster.windows_bytes_max",
+        "cluster.replication_buffer_bytes_max",
+    ),
+    ("cluster.write_patience", "cluster.write_timeout"),
+    ("queue.patience", "queue.confirm_timeout"),
+];
 
 /// `, did you mean ...?`, or nothing when no known name is near.
 fn suggestion(section: Option<&Section>, wrong: &str) -> String {

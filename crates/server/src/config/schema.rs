@@ -138,7 +138,7 @@ schema! {
         bad_commands_max: u32 = "20", "1" ..= "100000";
         /// How many other nodes must have a client's write on disk, blobs included, before the client gets OK (at most as many as there are). An
         /// acknowledged write survives the loss of that many disks. If too few nodes are reachable, commands that write get a temporary NO. This
-        /// includes a node that is cut off. If the nodes do not confirm within `cluster.write_patience`, the client gets NO, too. The node then
+        /// includes a node that is cut off. If the nodes do not confirm within `cluster.write_timeout`, the client gets NO, too. The node then
         /// removes what the command added. It keeps other changes, and the client may repeat the command. 0: the node acknowledges a write when its
         /// own disk has it. The write is lost with that disk if no other node has it yet. If another node serves the session, the value of that node
         /// counts.
@@ -383,7 +383,7 @@ schema! {
         /// senders try again. 0: the node accepts mail alone, and what only this node has is lost with its disk.
         other_nodes: usize = "1", "0" ..= "63";
         /// How long the server waits for these nodes to confirm. After that, it refuses the message temporarily (451).
-        patience: Duration = "\"10s\"", "\"1s\"" ..= "\"25s\"";
+        confirm_timeout: Duration = "\"10s\"", "\"1s\"" ..= "\"25s\"";
         /// How long the node that accepted a message must be away before another node delivers it.
         takeover_after: Duration = "\"60s\"", "\"5s\"" ..= "\"1d\"";
     }
@@ -455,19 +455,19 @@ schema! {
         peers: Vec<String> = "[]";
         /// How long a start waits for peers that do not answer. The node asks them what they know of it, to find out whether its disk is an older
         /// copy.
-        patience: Duration = "\"2s\"", "\"0s\"" ..= "\"5m\"";
+        startup_timeout: Duration = "\"2s\"", "\"0s\"" ..= "\"5m\"";
         /// How long an IMAP or POP3 client waits for the nodes of `imap.other_nodes` and `pop3.other_nodes`.
-        write_patience: Duration = "\"10s\"", "\"1s\"" ..= "\"5m\"";
+        write_timeout: Duration = "\"10s\"", "\"1s\"" ..= "\"5m\"";
         /// Size of all logs together. Logs keep the batches that an absent member lacks, however long it is away, up to this size. Beyond this limit,
         /// the node cuts the logs of the longest partitions. The member then gets snapshots of them, which are larger than the batches it lacks. In
         /// any case each log keeps 4096 ops and all that a linked member has not received yet.
-        kept_bytes: Size = "\"8GiB\"", "\"1MiB\"" ..= "\"1024TiB\"";
+        log_retention_bytes: Size = "\"8GiB\"", "\"1MiB\"" ..= "\"1024TiB\"";
         /// Memory for small blobs that other nodes sent before this node needed them, and again as much for blobs that wait for the disk. All members
         /// have equal shares. A blob without room is requested when it is needed, which costs a round trip.
         ahead_bytes: Size = "\"16MiB\"", "\"0B\"" ..= "\"4GiB\"";
         /// Memory for ops that wait to be sent to other nodes, and again as much for ops of other nodes that wait for the disk. Busy partitions share
         /// it. In any case each may have 16 KiB for each node.
-        windows_bytes_max: Size = "\"64MiB\"", "\"1MiB\"" ..= "\"64GiB\"";
+        replication_buffer_bytes_max: Size = "\"64MiB\"", "\"1MiB\"" ..= "\"64GiB\"";
     }
 
     /// Connections.

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{
-    read::{literal, parse},
+    read::{RENAMED, literal, parse},
     render::{documentation, example},
     schema::SECTIONS,
     *,
@@ -36,6 +36,19 @@ fn values_are_read() {
     assert_eq!(config.imap.append_bytes_max.bytes(), 2 << 20);
     assert_eq!(config.log.level, LogLevel::Debug);
     assert_eq!(config.log.format, LogFormat::Json);
+}
+
+#[test]
+fn renamed_keys_are_refused_with_their_new_names() {
+    for (old, new) in RENAMED {
+        let (section, key) = old.split_once('.').unwrap();
+        let problems = Config::parse(&format!("[{section}]\n{key} = 1")).unwrap_err();
+        let expected = format!("line 2: the key `{old}` is called `{new}` now");
+        assert!(problems.to_string().contains(&expected), "{problems}");
+        let (section, key) = new.split_once('.').unwrap();
+        let known = SECTIONS.iter().find(|known| known.name == section).unwrap();
+        assert!(known.keys.iter().any(|known| known.name == key), "{new}");
+    }
 }
 
 #[test]

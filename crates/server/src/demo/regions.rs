@@ -505,7 +505,7 @@ impl Region {
     async fn lacks(&self) -> Result<Option<u64>, Failure> {
         match self.ask(&Question::ClusterStatus {}).await? {
             Answer::Cluster { status, .. } => {
-                Ok(status.here.map(|here| here.young + here.bodies_missing))
+                Ok(status.here.map(|here| here.syncing + here.blobs_missing))
             }
             other => Err(format!("{}: {other:?}", self.name).into()),
         }

@@ -13,14 +13,14 @@ use whimbrel_storage_embedded::Totals;
 
 use super::{
     ACCOUNTS, ACCOUNTS_BYTES, ACCOUNTS_EVICTED, ACCOUNTS_JOINED, ACCOUNTS_LOADED, ACCOUNTS_LOADS,
-    ACCOUNTS_STALLED, CLAIMS_AGAIN, CLUSTER_BEHIND, CLUSTER_CLOCK_OFF, CLUSTER_CLOCK_WRONG,
-    CLUSTER_LAG, CLUSTER_LAG_BYTES, CLUSTER_LAG_SECONDS, CLUSTER_LINKS, CLUSTER_MEMBERS,
-    CLUSTER_MISSED, CLUSTER_MISSING, CLUSTER_QUEUED, CLUSTER_STABLE, CLUSTER_UNSHOWN, CONFIRMED,
-    CONFIRMING, DELIVERIES_HANDED, DESCRIPTORS, DOMAINS, LOG_OPERATIONS, LOG_PARTITIONS,
-    LOGINS_CACHED, PARTITIONS_HELD, PARTITIONS_YOUNG, QUEUE_BYTES, QUEUE_ENTRIES, QUEUE_OLDEST,
-    RESIDENT, STALE, STATES_GIVEN, STATES_TAKEN, STATES_WAITING, STORE_BYTES, STORE_CACHE,
-    STORE_COMMITS, STORE_FREE, STORE_SYNCS, STORE_WAITING, STORE_WAITS, TAKEOVER_CLAIMS, TAKEOVERS,
-    TAKEOVERS_REFUSED, UNCONFIRMED, WATCHERS,
+    ACCOUNTS_STALLED, CLUSTER_BEHIND, CLUSTER_CLOCK_OFF, CLUSTER_CLOCK_WRONG, CLUSTER_LAG,
+    CLUSTER_LAG_BYTES, CLUSTER_LAG_SECONDS, CLUSTER_LINKS, CLUSTER_MEMBERS, CLUSTER_MISSED,
+    CLUSTER_MISSING, CLUSTER_QUEUED, CLUSTER_STABLE, CLUSTER_UNSHOWN, CONFIRMED, CONFIRMING,
+    DELIVERIES_FORWARDED, DESCRIPTORS, DOMAINS, LOG_OPERATIONS, LOG_PARTITIONS, LOGINS_CACHED,
+    PARTITIONS_HELD, PARTITIONS_SYNCING, QUEUE_BYTES, QUEUE_ENTRIES, QUEUE_OLDEST, RESIDENT,
+    SNAPSHOTS_RECEIVED, SNAPSHOTS_SENT, SNAPSHOTS_WAITING, STALE, STORE_BYTES, STORE_CACHE,
+    STORE_COMMITS, STORE_FREE, STORE_SYNCS, STORE_WAITING, STORE_WAITS, TAKEOVER_UIDS, TAKEOVERS,
+    TAKEOVERS_REFUSED, UIDS_REASSIGNED, UNCONFIRMED, WATCHERS,
 };
 use crate::{
     cluster::{NodeLine, Status, Told},
@@ -95,10 +95,16 @@ fn members(status: &Status) {
     CLUSTER_MEMBERS.set(["closed"], count(&|_, closed| closed));
     CLUSTER_LINKS.set([], nodes.iter().filter(|node| node.linked).count() as u64);
     let peers = || nodes.iter().filter(|node| !node.removed && !node.this);
-    CLUSTER_LAG.set([], peers().filter_map(|node| node.lacks).max().unwrap_or(0));
+    CLUSTER_LAG.set(
+        [],
+        peers()
+            .filter_map(|node| node.lag_operations)
+            .max()
+            .unwrap_or(0),
+    );
     let most = |of: fn(&NodeLine) -> u64| peers().map(of).max().unwrap_or(0);
-    CLUSTER_LAG_BYTES.set([], most(|node| node.lacks_bytes));
-    CLUSTER_LAG_SECONDS.set([], most(|node| node.lacks_seconds));
+    CLUSTER_LAG_BYTES.set([], most(|node| node.lag_bytes));
+    CLUSTER_LAG_SECONDS.set([], most(|node| node.lag_seconds));
     CLUSTER_BEHIND.set(
         [],
         peers().filter_map(|node| node.has_more).max().unwrap_or(0),
@@ -112,34 +118,34 @@ fn members(status: &Status) {
     PARTITIONS_HELD.set([], this.map_or(0, |node| node.holds));
     if let Some(here) = &status.here {
         CLUSTER_STABLE.set([], here.stable);
-        CLUSTER_MISSING.set([], here.bodies_missing);
+        CLUSTER_MISSING.set([], here.blobs_missing);
     }
 }
 
 fn machines(figures: &Figures) {
     ACCOUNTS_LOADED.set([], figures.accounts_loaded);
-    DELIVERIES_HANDED.set([], figures.deliveries_handed);
+    DELIVERIES_FORWARDED.set([], figures.deliveries_forwarded);
     ACCOUNTS_BYTES.set([], figures.accounts_bytes);
     ACCOUNTS_LOADS.set([], figures.accounts_loads);
     ACCOUNTS_STALLED.set([], figures.accounts_stalled);
     ACCOUNTS_EVICTED.set([], figures.accounts_evicted);
     WATCHERS.set([], figures.watchers);
     LOG_PARTITIONS.set([], figures.log_partitions);
-    PARTITIONS_YOUNG.set([], figures.partitions_young);
+    PARTITIONS_SYNCING.set([], figures.partitions_syncing);
     LOG_OPERATIONS.set([], figures.log_operations);
-    CLAIMS_AGAIN.set([], figures.claims_again);
-    CLUSTER_MISSED.set([], figures.bodies_missed);
-    CLUSTER_UNSHOWN.set([], figures.unshown);
+    UIDS_REASSIGNED.set([], figures.uids_reassigned);
+    CLUSTER_MISSED.set([], figures.blobs_missed);
+    CLUSTER_UNSHOWN.set([], figures.hidden_ops);
     TAKEOVERS.set([], figures.takeovers);
-    TAKEOVER_CLAIMS.set([], figures.takeover_claims);
+    TAKEOVER_UIDS.set([], figures.takeover_uids);
     TAKEOVERS_REFUSED.set([], figures.takeovers_refused);
     CONFIRMING.set([], figures.answers_confirming);
     CONFIRMED.set([], figures.answers_confirmed);
     UNCONFIRMED.set(["too_few"], figures.answers_too_few);
     UNCONFIRMED.set(["late"], figures.answers_unconfirmed);
-    STATES_GIVEN.set([], figures.states_given);
-    STATES_TAKEN.set([], figures.states_taken);
-    STATES_WAITING.set([], figures.states_waiting);
+    SNAPSHOTS_SENT.set([], figures.snapshots_sent);
+    SNAPSHOTS_RECEIVED.set([], figures.snapshots_received);
+    SNAPSHOTS_WAITING.set([], figures.snapshots_waiting);
     ACCOUNTS_JOINED.set([], figures.accounts_joined);
     QUEUE_ENTRIES.set([], figures.queue_entries);
     QUEUE_BYTES.set([], figures.queue_bytes);

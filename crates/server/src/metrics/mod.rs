@@ -74,7 +74,7 @@ figures! {
         "Memory for the envelopes and summaries of messages in the queue.";
     QUEUE_OLDEST: Gauge<0> = "whimbrel_queue_oldest_seconds", [], "seconds",
         "Time since the oldest message in the queue was accepted; 0 if the queue is empty.";
-    DELIVERIES_HANDED: Counter<0> = "whimbrel_deliveries_handed_total", [], "deliveries",
+    DELIVERIES_FORWARDED: Counter<0> = "whimbrel_deliveries_forwarded_total", [], "deliveries",
         "Deliveries of this node's queue that other nodes made, because this node lacks data of the account's partition, or does not hold it.";
     COMMIT_SECONDS: Histogram<1> = "whimbrel_commit_seconds", ["machine"], "seconds",
         "Time from a machine's commit (directory, queue, owner) until it is on disk. Only commits that somebody waits for are counted.";
@@ -111,7 +111,7 @@ figures! {
         "Partitions whose log was opened since the start.";
     PARTITIONS_HELD: Gauge<0> = "whimbrel_partitions_held", [], "partitions",
         "Partitions of accounts that this node holds, or is getting back; 256 if all nodes hold all mail.";
-    PARTITIONS_YOUNG: Gauge<0> = "whimbrel_partitions_young", [], "partitions",
+    PARTITIONS_SYNCING: Gauge<0> = "whimbrel_partitions_syncing", [], "partitions",
         "Partitions that are syncing, and are not served; the directory counts, too. This node is new, and lacks data that another node had when \
          they linked.";
     LOG_OPERATIONS: Gauge<0> = "whimbrel_log_operations", [], "operations",
@@ -133,9 +133,9 @@ figures! {
         "Size of batches that wait to be sent to members, or to be acknowledged by them.";
     CLUSTER_STABLE: Gauge<0> = "whimbrel_cluster_stable_operations", [], "operations",
         "Ops that all members have applied. The value stands still while a member is away.";
-    CLUSTER_MISSING: Gauge<0> = "whimbrel_cluster_bodies_missing", [], "bodies",
+    CLUSTER_MISSING: Gauge<0> = "whimbrel_cluster_blobs_missing", [], "bodies",
         "Blobs of messages that are known here and whose blobs are still on other nodes.";
-    CLUSTER_MISSED: Counter<0> = "whimbrel_cluster_bodies_missed_total", [], "bodies",
+    CLUSTER_MISSED: Counter<0> = "whimbrel_cluster_blobs_missed_total", [], "bodies",
         "Blobs that a client wanted to read and that were unexpectedly not here. The node fetches them from other nodes. Each is a defect of this \
          node or of its disk.";
     CLUSTER_CLOCK_WRONG: Gauge<0> = "whimbrel_cluster_clock_wrong", [], "nodes",
@@ -143,14 +143,14 @@ figures! {
          node has confirmed the jump.";
     CLUSTER_CLOCK_OFF: Gauge<0> = "whimbrel_cluster_clock_off_seconds", [], "seconds",
         "Difference between this clock and that of a linked node, for the node that is furthest off, in either direction; whole seconds.";
-    CLUSTER_UNSHOWN: Gauge<0> = "whimbrel_cluster_unshown_operations", [], "operations",
+    CLUSTER_UNSHOWN: Gauge<0> = "whimbrel_cluster_hidden_operations", [], "operations",
         "Ops of open partitions, applied here, that some member is not known to have made visible. A client that comes from that member may cause \
          reassigned UIDs.";
-    CLAIMS_AGAIN: Counter<0> = "whimbrel_claims_again_total", [], "claims",
+    UIDS_REASSIGNED: Counter<0> = "whimbrel_uids_reassigned_total", [], "claims",
         "Reassigned UIDs: new UIDs for messages that had one (late messages, a RENAME onto a known name).";
     TAKEOVERS: Counter<0> = "whimbrel_takeovers_total", [], "takeovers",
         "Clients that came from another node, and for which this node reassigned UIDs or raised counters before it answered.";
-    TAKEOVER_CLAIMS: Counter<0> = "whimbrel_takeover_claims_total", [], "claims",
+    TAKEOVER_UIDS: Counter<0> = "whimbrel_takeover_uids_total", [], "claims",
         "UIDs reassigned in takeovers, because the other node may not have made the messages visible.";
     TAKEOVERS_REFUSED: Counter<0> = "whimbrel_takeovers_refused_total", [], "takeovers",
         "Takeovers refused because the client named numbers beyond what the account may still believe.";
@@ -160,14 +160,14 @@ figures! {
         "IMAP and POP3 answers that were sent when enough other nodes had the write.";
     UNCONFIRMED: Counter<1> = "whimbrel_answers_unconfirmed_total", ["cause"], "answers",
         "IMAP and POP3 answers that were refusals for lack of other nodes. Cause: too_few (too few were reachable, and nothing was written) or \
-         late (too few had the write within cluster.write_patience).";
+         late (too few had the write within cluster.write_timeout).";
     LOG_BYTES: Gauge<0> = "whimbrel_cluster_log_bytes", [], "bytes",
-        "Size of all logs, which keep what absent members lack (cluster.kept_bytes). It is measured every 10 s, and estimated after a cut.";
-    STATES_GIVEN: Counter<0> = "whimbrel_states_given_total", [], "states",
+        "Size of all logs, which keep what absent members lack (cluster.log_retention_bytes). It is measured every 10 s, and estimated after a cut.";
+    SNAPSHOTS_SENT: Counter<0> = "whimbrel_snapshots_sent_total", [], "states",
         "Snapshots of partitions sent, or begun to be sent, to nodes that asked for them because all logs had been cut.";
-    STATES_TAKEN: Counter<0> = "whimbrel_states_taken_total", [], "states",
+    SNAPSHOTS_RECEIVED: Counter<0> = "whimbrel_snapshots_received_total", [], "states",
         "Snapshots of partitions received from other nodes in place of logs.";
-    STATES_WAITING: Gauge<0> = "whimbrel_states_waiting", [], "states",
+    SNAPSHOTS_WAITING: Gauge<0> = "whimbrel_snapshots_waiting", [], "states",
         "Received snapshots of partitions that wait until none of their accounts is stalled (whimbrel_accounts_stalled). Later batches of these \
          partitions wait as well.";
     ACCOUNTS_JOINED: Counter<0> = "whimbrel_accounts_joined_total", [], "accounts",
@@ -242,7 +242,7 @@ impl Fault {
         Fault::Warning,
     ];
 
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Fault::Commit => "commit",
             Fault::Load => "load",
@@ -260,7 +260,7 @@ pub fn start() {
         REFUSED.add([reason], 0);
     }
     for fault in Fault::ALL {
-        ERRORS.add([fault.word()], 0);
+        ERRORS.add([fault.label()], 0);
     }
     BUILD.set([env!("CARGO_PKG_VERSION")], 1);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -269,7 +269,7 @@ pub fn start() {
 
 /// Counts something that went wrong on our side.
 pub fn fault(fault: Fault) {
-    ERRORS.add([fault.word()], 1);
+    ERRORS.add([fault.label()], 1);
 }
 
 /// Counts a right password.
@@ -291,7 +291,7 @@ pub fn mail_refused(protocol: &'static str, what: &'static str) {
 pub fn certificate(ends: i64, faults: &[tls::Fault]) {
     CERTIFICATE_ENDS.set([], u64::try_from(ends).unwrap_or(0));
     for fault in tls::Fault::ALL {
-        CERTIFICATE_FAULTS.set([fault.word()], u64::from(faults.contains(&fault)));
+        CERTIFICATE_FAULTS.set([fault.label()], u64::from(faults.contains(&fault)));
     }
 }
 
@@ -376,7 +376,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Stage::Handshake => "handshake",
             Stage::Unauthenticated => "unauthenticated",
@@ -395,22 +395,22 @@ pub struct Open {
 #[must_use]
 pub fn open(protocol: &'static str, stage: Stage) -> Open {
     CONNECTIONS.add([protocol], 1);
-    SESSIONS.add([protocol, stage.word()], 1);
+    SESSIONS.add([protocol, stage.label()], 1);
     Open { protocol, stage }
 }
 
 impl Open {
     /// It is further now.
     pub fn is_now(&mut self, stage: Stage) {
-        SESSIONS.add([self.protocol, self.stage.word()], -1);
-        SESSIONS.add([self.protocol, stage.word()], 1);
+        SESSIONS.add([self.protocol, self.stage.label()], -1);
+        SESSIONS.add([self.protocol, stage.label()], 1);
         self.stage = stage;
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        SESSIONS.add([self.protocol, self.stage.word()], -1);
+        SESSIONS.add([self.protocol, self.stage.label()], -1);
     }
 }
 

@@ -33,7 +33,7 @@ impl Fault {
     ];
 
     /// For metrics.
-    pub fn word(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Fault::Early => "early",
             Fault::Expired => "expired",

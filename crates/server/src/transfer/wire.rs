@@ -344,7 +344,11 @@ mod tests {
             "x",
             "a literal longer than is taken",
         );
-        check("* BYE enough\r\n", "", "goodbye: enough");
+        check(
+            "* BYE enough\r\n",
+            "",
+            "the server ended the session: enough",
+        );
         check("* 1 ENIGMA\r\n", "", "cannot be read");
         check("c2 OK done\r\n", "", "tag of no command");
         check("+ go on\r\n", "+ go on\r\n", "has no end");

@@ -1,10 +1,13 @@
 //! Which node raises a UIDVALIDITY that is too low, since another account held the address before.
 //!
-//! All nodes find the same accounts too low, and clients are to see each rise once. So it is left to the node whose change brought it about, if that one holds the account's partition, and else to the
-//! first of those that do, in the order of incarnations. The others remember to whom, and leave it to the next one when that one is removed, leaves the partition, or has not done it for a while: it may be
+//! All nodes find the same accounts too low, and clients are to see each rise once. So it is left to the node whose change brought it about, if that
+//! one holds the account's partition, and else to the
+//! first of those that do, in the order of incarnations. The others remember to whom, and leave it to the next one when that one is removed, leaves
+//! the partition, or has not done it for a while: it may be
 //! away, or have heard of all that in another order, and leave it to somebody else. After a start each node that holds it raises it.
 //!
-//! Nodes may know different holders for a while, and two raise it: then it rises twice. An owner that has heard of the first time does nothing ([`MinUidValidity`]).
+//! Nodes may know different holders for a while, and two raise it: then it rises twice. An owner that has heard of the first time does nothing
+//! ([`MinUidValidity`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -39,7 +42,7 @@ impl Config {
     /// Whether a node is a member, and goes on holding a partition.
     fn holds(&self, node: Incarnation, partition: PartitionId) -> bool {
         let is_member = node == self.origin || self.peers.contains(&node);
-        is_member && self.holders.standing(node, partition).phase == peers::Phase::Holds
+        is_member && self.holders.holder_state(node, partition).phase == peers::Phase::Holds
     }
 
     /// Who is to raise what this node's change has brought about.
@@ -62,7 +65,8 @@ impl Config {
 }
 
 impl DirectoryOwner {
-    /// This node has changed the directory, or has read it: owners are told again until they have answered by [`Input::UidValidity`](crate::machine::Input::UidValidity).
+    /// This node has changed the directory, or has read it: owners are told again until they have answered by
+    /// [`Input::UidValidity`](crate::machine::Input::UidValidity).
     pub(super) fn raise_all(&mut self) {
         self.share_out_all(Some(self.config.origin));
     }
@@ -146,7 +150,8 @@ impl Running {
         self.left_to.values().filter_map(|left| left.until).min()
     }
 
-    /// Tells owners here what is left to this node: of these accounts, and of those that were too low before and are. Of those that are `late` it is left to the next one.
+    /// Tells owners here what is left to this node: of these accounts, and of those that were too low before and are. Of those that are `late` it is
+    /// left to the next one.
     fn leave(
         &mut self,
         config: &Config,

@@ -442,7 +442,7 @@ impl PartitionOwner {
                         account,
                     }));
                 }
-                self.spread(account, ticket, (entry.id, index), uid.is_some(), others);
+                self.delivery_acks(account, ticket, (entry.id, index), uid.is_some(), others);
             }
             Err(error) => {
                 // The entry stays in the queue and is tried again.
@@ -510,7 +510,7 @@ impl PartitionOwner {
             let at = self.at(now, account);
             let replica = self.replica(account)?;
             let sizes = replica
-                .shown(name, uids)
+                .visible(name, uids)
                 .map(|shown| u64::from(shown.size()));
             self.takes(account, uids.len(), sizes.sum())?;
             let plan = replica.plan_copy(&at, name, uids, to).map_err(failure)?;
@@ -555,7 +555,7 @@ impl PartitionOwner {
         let modified: Vec<u32> = match unchanged_since {
             None => Vec::new(),
             Some(since) => replica
-                .shown(name, uids)
+                .visible(name, uids)
                 .filter(|shown| shown.modseq() > since || !believed)
                 .map(|shown| shown.uid())
                 .collect(),
@@ -594,7 +594,7 @@ impl PartitionOwner {
                 return Err(Failure::Limit("too many messages in one call"));
             }
             Some(uids) => {
-                let shown = replica.shown(name, &uids);
+                let shown = replica.visible(name, &uids);
                 let deleted = shown.filter(|shown| shown.is_deleted());
                 let uids = deleted.map(|shown| shown.uid());
                 uids.filter(|uid| *uid <= up_to).collect()
@@ -678,7 +678,7 @@ pub(super) fn status(replica: &Replica, name: &MailboxName) -> Result<Status, Fa
 /// The messages that a session knows by these UIDs, under these UIDs: a claim made since then is told by EXPUNGE and EXISTS, not here.
 pub(super) fn rows(replica: &Replica, name: &MailboxName, uids: &[u32]) -> Vec<Row> {
     let mut rows = Vec::with_capacity(uids.len());
-    rows.extend(replica.shown(name, uids).map(row));
+    rows.extend(replica.visible(name, uids).map(row));
     rows
 }
 

@@ -33,7 +33,8 @@ pub(super) enum Purge {
     Ends,
 }
 
-/// What was stable so long ago that all entries which the queue of any node had then are known here: what is removed by that, and was made by an entry that is not
+/// What was stable so long ago that all entries which the queue of any node had then are known here: what is removed by that, and was made by an
+/// entry that is not
 /// known, is made by none again (`queue::barrier`).
 #[derive(Default)]
 pub(super) struct StableBefore {
@@ -123,9 +124,9 @@ impl PartitionOwner {
             return false;
         }
         let ops = replica.plan_spellings().ops;
-        // A young partition makes no operations yet, nor does one that is about to be read again.
+        // A syncing partition makes no operations yet, nor does one that is about to be read again.
         let partition = keys::partition_of(account);
-        if self.running(partition).is_some_and(|own| !own.is_young()) {
+        if self.running(partition).is_some_and(|own| !own.is_syncing()) {
             self.write(now, account, ops, &[]);
         }
         true
@@ -188,11 +189,12 @@ impl PartitionOwner {
         let dropped = collected.messages.iter().enumerate();
         let dropped = dropped.filter_map(|(index, of)| Some((of.content?.1, index)));
         let mut missed: BTreeMap<BlobName, usize> = dropped
-            .filter(|(blob, _)| own.lacking.contains_key(blob))
+            .filter(|(blob, _)| own.missing_blobs.contains_key(blob))
             .collect();
         let unnamed = unnamed_by(replica, missed.keys().copied().collect());
         missed.retain(|blob, _| unnamed.contains(blob));
-        // What no row leads to any more is never found again: a message's rows and its hold of the blob go in one commit. So does what is left of an import, or it could
+        // What no row leads to any more is never found again: a message's rows and its hold of the blob go in one commit. So does what is left of an
+        // import, or it could
         // be forgotten.
         for (index, dropped) in collected.messages.into_iter().enumerate() {
             let mut unit = Vec::with_capacity(3);
@@ -337,7 +339,7 @@ impl PartitionOwner {
         }
         let mut unnamed = Vec::new();
         if done {
-            unnamed = own.lacking_of(account);
+            unnamed = own.missing_blobs_of(account);
             mutations.extend(own.names_no_more(account, unnamed.iter().copied()));
         }
         if !mutations.is_empty() {

@@ -1,13 +1,16 @@
 //! Answers that wait until other nodes have what was written (`f = n`, `docs/decisions/0038`).
 //!
 //! A call says how many other nodes must have what it writes. If fewer can be reached nothing is written. Else it is written as ever, and its answer is
-//! held until so many have applied the last batch that it made, durably, and have the bodies of the messages that it added. *Applied*, and not only stored: what
+//! held until so many have applied the last batch that it made, durably, and have the bodies of the messages that it added. *Applied*, and not only
+//! stored: what
 //! the batch rests on is there, too, whoever made it.
 //!
-//! Of bodies nobody tells unasked. When a peer has applied the batch it is asked for them, in the stream of the partition; it answers at once if it does not lack
+//! Of bodies nobody tells unasked. When a peer has applied the batch it is asked for them, in the stream of the partition; it answers at once if it
+//! does not lack
 //! the body, else when that has come and is held there. On a new stream all is asked again.
 //!
-//! If too few have it in time, messages that the call added are taken back, by an ordinary EXPUNGE of just these: who is refused appends again, and must not have
+//! If too few have it in time, messages that the call added are taken back, by an ordinary EXPUNGE of just these: who is refused appends again, and
+//! must not have
 //! them twice. Whatever else it did stays: to do it again changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,7 +31,8 @@ use crate::{
     peers::{Frame, PeerOutput, clocks, off_wire, on_wire},
 };
 
-/// Bodies of one partition of which one peer is to be told, or all together want to know: about as many messages as one COPY has room for. Who asks for more is not
+/// Bodies of one partition of which one peer is to be told, or all together want to know: about as many messages as one COPY has room for. Who asks
+/// for more is not
 /// answered, and gives up on this node in the end. Bounds memory, which a peer would decide about.
 const ASKED_MAX: usize = 32 * 1024;
 
@@ -150,13 +154,13 @@ impl Confirming {
     /// A peer wants to know of a body, which is durable with this commit if it is here.
     fn ask(&mut self, peer: Incarnation, body: BlobName, here: bool, after: Ticket) {
         if here {
-            self.tell(peer, body, after);
+            self.send(peer, body, after);
         } else if self.askers.contains_key(&body) || self.askers.len() < ASKED_MAX {
             self.askers.entry(body).or_default().insert(peer);
         }
     }
 
-    fn tell(&mut self, peer: Incarnation, body: BlobName, after: Ticket) {
+    fn send(&mut self, peer: Incarnation, body: BlobName, after: Ticket) {
         let of = self.haves.entry(peer).or_default();
         if of.len() < ASKED_MAX {
             let ask = false;
@@ -168,7 +172,7 @@ impl Confirming {
     /// A body is here from now on, and stays, when this commit is durable.
     pub(super) fn here(&mut self, body: &BlobName, after: Ticket) {
         for peer in self.askers.remove(body).unwrap_or_default() {
-            self.tell(peer, *body, after);
+            self.send(peer, *body, after);
         }
     }
 
@@ -234,7 +238,7 @@ impl Own {
     /// Whether a body is here and held, of a batch that is applied: of accounts that are yet to be joined, or cannot be, it is not known what they lack.
     fn has_body(&self, body: &BlobName) -> bool {
         let joining = self.states.joining.as_ref();
-        !self.lacking.contains_key(body) && joining.is_none_or(|joining| joining.knows(body))
+        !self.missing_blobs.contains_key(body) && joining.is_none_or(|joining| joining.knows(body))
     }
 }
 
@@ -274,7 +278,8 @@ impl PartitionOwner {
                 let bodies = messages.iter().map(|new| new.blob);
                 (replaces.is_none(), bodies.collect())
             }
-            // Those of records: what is here already may have come from another upload. It is not taken back: imports are never forgotten, so that it would never come again.
+            // Those of records: what is here already may have come from another upload. It is not taken back: imports are never forgotten, so that it
+            // would never come again.
             MailboxCall::Import { messages, .. } => {
                 let bodies = messages.iter().map(|(entry, new)| {
                     let known = replica.body(&MessageId::imported(*entry, account));
@@ -289,7 +294,7 @@ impl PartitionOwner {
                 remove: false,
                 ..
             } => {
-                let bodies = replica.shown(name, uids).map(|shown| shown.row().blob);
+                let bodies = replica.visible(name, uids).map(|shown| shown.row().blob);
                 (true, bodies.collect())
             }
             _ => (false, BTreeSet::new()),
@@ -302,7 +307,8 @@ impl PartitionOwner {
         }))
     }
 
-    /// The call is carried out: what it has written waits. If it has written nothing it has found done what others may lack; then an operation that changes nothing is written, and
+    /// The call is carried out: what it has written waits. If it has written nothing it has found done what others may lack; then an operation that
+    /// changes nothing is written, and
     /// waits as any other does: whoever has applied it has all that was known here.
     pub(super) fn confirm(
         &mut self,

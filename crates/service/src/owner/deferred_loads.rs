@@ -1,4 +1,5 @@
-//! Accounts that have to be looked at and are not in memory: a body has come that their records name, messages were late in them while the partition was young, claims of theirs were refused, or they
+//! Accounts that have to be looked at and are not in memory: a body has come that their records name, messages were late in them while the partition
+//! was syncing, claims of theirs were refused, or they
 //! were stalled before the start. They are loaded for it.
 //!
 //! Until then what is hidden in them counts as not shown: else a client that goes from here to another node would be taken there for one that has
@@ -15,9 +16,10 @@ use crate::{
 };
 
 impl Own {
-    /// Those for whose sake no body has come. What is late in a young partition is claimed when it is young no more; bodies are shown before: it waits for them.
-    fn unlooked(&self) -> impl Iterator<Item = AccountId> {
-        let late = self.late.iter().filter(|_| !self.is_young());
+    /// Those for whose sake no body has come. What is late in a syncing partition is claimed when it is syncing no more; bodies are shown before: it
+    /// waits for them.
+    fn deferred_loads(&self) -> impl Iterator<Item = AccountId> {
+        let late = self.late.iter().filter(|_| !self.is_syncing());
         // Perhaps this program can do what the last one could not.
         let stalled = self.stalled.iter().filter(|(_, of)| !of.tried);
         late.chain(stalled.map(|(account, _)| account)).copied()
@@ -55,18 +57,18 @@ impl PartitionOwner {
     }
 
     /// Whether the account is to be loaded, whoever waits for it.
-    pub(super) fn is_unlooked(&self, account: AccountId) -> bool {
+    pub(super) fn is_deferred_loads(&self, account: AccountId) -> bool {
         let of_partition = match self.partitions.get(&keys::partition_of(account)) {
-            Some(Partition::Running(own)) => own.unlooked().any(|of| of == account),
+            Some(Partition::Running(own)) => own.deferred_loads().any(|of| of == account),
             _ => false,
         };
         of_partition || self.arrived.contains_key(&account)
     }
 
-    /// The account is in memory, and what was late in it is claimed again, but in a young partition.
+    /// The account is in memory, and what was late in it is claimed again, but in a syncing partition.
     pub(super) fn is_looked_at(&mut self, now: Now, account: AccountId) {
         if let Some(own) = self.running(keys::partition_of(account))
-            && !own.is_young()
+            && !own.is_syncing()
         {
             own.late.remove(&account);
         }
@@ -92,13 +94,13 @@ impl PartitionOwner {
     }
 
     /// Loads those of a partition that are not being loaded: reading may have failed.
-    pub(super) fn load_unlooked(&mut self, partition: PartitionId) {
+    pub(super) fn load_deferred_loads(&mut self, partition: PartitionId) {
         let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
             return;
         };
         let arrived = self.arrived.keys().copied();
         let arrived = arrived.filter(|account| keys::partition_of(*account) == partition);
-        let all: Vec<AccountId> = own.unlooked().chain(arrived).collect();
+        let all: Vec<AccountId> = own.deferred_loads().chain(arrived).collect();
         for account in all {
             self.entry(account);
             self.load(account);

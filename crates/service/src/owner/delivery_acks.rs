@@ -1,6 +1,7 @@
 //! Deliveries that other nodes must have before their entries are finished.
 //!
-//! Partitions are not ordered among each other: *finish* may reach the other nodes before the batch of the account has. Were this node lost then, they would have
+//! Partitions are not ordered among each other: *finish* may reach the other nodes before the batch of the account has. Were this node lost then,
+//! they would have
 //! dropped the entry, and nobody the message. So the queue says which nodes hold the body for its entry, and is answered when enough of them have applied what
 //! delivered it: from then on their accounts hold the body. An answer that never comes costs a delivery that is made again, and changes nothing: the queue asks
 //! in its own time.
@@ -42,7 +43,7 @@ impl DeliveryAcks {
 
 impl PartitionOwner {
     /// A delivery is made: just now by us, or before, by whomever. Answers the queue, at once or when enough others have it.
-    pub(super) fn spread(
+    pub(super) fn delivery_acks(
         &mut self,
         account: AccountId,
         ticket: Ticket,
@@ -62,24 +63,24 @@ impl PartitionOwner {
             true => [(origin, applied.get(origin))].into_iter().collect(),
             false => applied.clone(),
         };
-        let spread = DeliveryAcks {
+        let delivery_acks = DeliveryAcks {
             ticket,
             made,
             others,
         };
         let of = self.spreads.entry(partition).or_default();
-        of.insert(delivery, spread);
-        self.spread_on(partition);
+        of.insert(delivery, delivery_acks);
+        self.add_delivery_ack(partition);
     }
 
     /// A peer may have applied more, or more is durable here.
-    pub(super) fn spread_on(&mut self, partition: PartitionId) {
+    pub(super) fn add_delivery_ack(&mut self, partition: PartitionId) {
         let Some(of) = self.spreads.get_mut(&partition) else {
             return;
         };
         if let Some(Partition::Running(own)) = self.partitions.get(&partition) {
-            let done = of.extract_if(.., |_, spread| spread.is_done(own));
-            let delivered = done.map(|(_, spread)| Output::Delivered(spread.ticket));
+            let done = of.extract_if(.., |_, delivery_acks| delivery_acks.is_done(own));
+            let delivered = done.map(|(_, delivery_acks)| Output::Delivered(delivery_acks.ticket));
             self.out.extend(delivered);
         }
         if of.is_empty() {
@@ -88,7 +89,7 @@ impl PartitionOwner {
     }
 
     /// The entry is finished, by whomever.
-    pub(super) fn spread_no_more(&mut self, entry: EntryId) {
+    pub(super) fn drop_delivery_acks(&mut self, entry: EntryId) {
         let deliveries = (entry, 0)..=(entry, usize::MAX);
         self.spreads.retain(|_, of| {
             of.extract_if(deliveries.clone(), |_, _| true)

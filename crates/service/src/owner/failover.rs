@@ -164,9 +164,9 @@ impl PartitionOwner {
             return;
         };
         // Of bodies that were missing at the start it is perhaps not known whose they are.
-        let lacking = own.lacking.accounts();
-        let known = lacking.is_some();
-        except.extend(lacking.into_iter().flatten().map(|account| account.0));
+        let missing_blobs = own.missing_blobs.accounts();
+        let known = missing_blobs.is_some();
+        except.extend(missing_blobs.into_iter().flatten().map(|account| account.0));
         except.extend(own.stalled.keys().map(|account| account.0));
         except.extend(own.late.iter().map(|account| account.0));
         own.reporting.excepts = !except.is_empty();
@@ -200,9 +200,9 @@ impl PartitionOwner {
     }
 
     /// How often this node came back to a partition.
-    pub(super) fn life(&self, partition: PartitionId) -> u32 {
+    pub(super) fn generation(&self, partition: PartitionId) -> u32 {
         match self.partitions.get(&partition) {
-            Some(super::Partition::Running(own)) => own.life,
+            Some(super::Partition::Running(own)) => own.generation,
             _ => 0,
         }
     }
@@ -222,7 +222,8 @@ impl PartitionOwner {
         }
     }
 
-    /// Takes over from another node, or from an incarnation whose last time was lost, by what the client says that it was told. Says whether it has something of that from there.
+    /// Takes over from another node, or from an incarnation whose last time was lost, by what the client says that it was told. Says whether it has
+    /// something of that from there.
     pub(super) fn named(
         &mut self,
         now: Now,
@@ -285,10 +286,10 @@ impl PartitionOwner {
             if plan.ops.is_empty() {
                 break;
             }
-            let claims = self.counted.claims_again;
+            let claims = self.counted.uids_reassigned;
             self.write(now, account, plan.ops, &[]);
-            let claims = self.counted.claims_again - claims;
-            self.counted.takeover_claims += claims;
+            let claims = self.counted.uids_reassigned - claims;
+            self.counted.takeover_uids += claims;
             if self.replica(account)?.counter() == before {
                 // It was refused: nothing more comes of it.
                 break;
@@ -322,13 +323,14 @@ impl PartitionOwner {
         modseqs.truncate(MODSEQS_MAX);
         let others = self.config.slots_of_others();
         let replica = self.replica(account)?;
-        modseqs.retain(|modseq| replica.may_have_told(*modseq, &others, now.wall_micros));
+        modseqs.retain(|modseq| replica.may_have_announced(*modseq, &others, now.wall_micros));
         Ok(modseqs)
     }
 
     /// What follows from numbers that other members may have told.
     ///
-    /// A MODSEQ of another member says where the client was: its slot is that of who gave it. With one of ours, or without, it may have been anywhere, if it names what was not told here.
+    /// A MODSEQ of another member says where the client was: its slot is that of who gave it. With one of ours, or without, it may have been
+    /// anywhere, if it names what was not told here.
     fn moved(
         &mut self,
         now: Now,
@@ -342,13 +344,15 @@ impl PartitionOwner {
         let at = self.at(now, account);
         let partition = partition_of(account);
         // What it was told in an earlier life of this node it may rely on (`leaving`), though nothing of that is known here.
-        let came_back = self.life(partition) > 0;
+        let came_back = self.generation(partition) > 0;
         let replica = self.replica(account)?;
         let slot = names.modseq.map(|known| (known % 64) as u8);
         let was_here = came_back && slot == Some(replica.slot());
         // One that was here last may have from elsewhere what it has put there meanwhile (APPENDUID, COPYUID): then it names what was not told here.
         let slot = slot.filter(|slot| *slot != replica.slot());
-        let told = names.told.unwrap_or_else(|| replica.told(names.name));
+        let told = names
+            .told
+            .unwrap_or_else(|| replica.announced_uidnext(names.name));
         let told = slot.is_none().then_some(told);
         let all = || peers.iter().chain(&former);
         let is_from_elsewhere = was_here || slot.is_some();
@@ -383,12 +387,12 @@ impl PartitionOwner {
             // Who is new serves nobody yet, and has reported nothing: the whole mailbox would be claimed again at each move while it takes its state.
             let grown = all
                 .iter()
-                .filter(|member| !own.shipping.is_young_at(**member));
+                .filter(|member| !own.shipping.is_syncing_at(**member));
             let grown: Vec<Incarnation> = grown.copied().collect();
             from.extend(if grown.is_empty() { all } else { grown });
         }
         let shown = from.iter().map(|member| {
-            let shown = own.announced.shown(*member, account.0);
+            let shown = own.announced.visible_vector(*member, account.0);
             shown.map_or(Vec::new(), |shown| replica.shown_by(shown))
         });
         let announced = shown.reduce(|all, shown| least(all, &shown));

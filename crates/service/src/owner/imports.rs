@@ -61,8 +61,10 @@ impl PartitionOwner {
     /// Bodies that were not here, and that are now: other nodes imported the messages, too, and may be gone.
     ///
     /// # Errors
-    /// One is on its way, and the upload is called otherwise: only when it is here the message is. Or the message is new in a cluster, and the upload called otherwise: others
-    /// make the same message with the body that is called as it is, and one of another name would be nowhere if its only node lost it, though they had its bytes.
+    /// One is on its way, and the upload is called otherwise: only when it is here the message is. Or the message is new in a cluster, and the upload
+    /// called otherwise: others
+    /// make the same message with the body that is called as it is, and one of another name would be nowhere if its only node lost it, though they
+    /// had its bytes.
     fn came_again(
         &self,
         account: AccountId,
@@ -81,10 +83,10 @@ impl PartitionOwner {
                 }
                 continue;
             };
-            if !own.lacking.contains_key(&blob) {
+            if !own.missing_blobs.contains_key(&blob) {
                 continue;
             }
-            if blob != new.blob || !own.lacking.is_named_durably(&blob) {
+            if blob != new.blob || !own.missing_blobs.is_named_durably(&blob) {
                 return Err(Failure::Temporary);
             }
             came.push(blob);

@@ -121,9 +121,9 @@ impl Joining {
         self.after.is_none()
     }
 
-    /// Whether it is known of this body if it is lacking: all accounts that may name it are joined.
+    /// Whether it is known of this body if it is missing_blobs: all accounts that may name it are joined.
     pub(super) fn knows(&self, blob: &BlobName) -> bool {
-        matches!(&self.busy, Busy::Ended(Some(unjoined)) if !unjoined.may_name(blob))
+        matches!(&self.busy, Busy::Ended(Some(pending_merge)) if !pending_merge.may_name(blob))
     }
 }
 
@@ -236,8 +236,8 @@ impl PartitionOwner {
             let from = [&last[..], &[0]].concat();
             return self.read_of(account, Paging::Rows(account), (from, to));
         }
-        let is_whole = matches!(coming.theirs.first(), Some((RowKey::Account, _)));
-        if !is_whole {
+        let is_complete = matches!(coming.theirs.first(), Some((RowKey::Account, _)));
+        if !is_complete {
             // It is joined, or nothing came of it. What is left of it goes in the background.
             return self.joined_already(now, account);
         }
@@ -253,7 +253,7 @@ impl PartitionOwner {
         &mut self,
         now: Now,
         account: AccountId,
-        standing: AccountStatus,
+        account_status: AccountStatus,
     ) -> bool {
         let next = self.is_next(keys::partition_of(account), account);
         let Some(coming) = self.coming(account) else {
@@ -262,7 +262,7 @@ impl PartitionOwner {
         if !std::mem::take(&mut coming.asked) {
             return true;
         }
-        if standing != AccountStatus::Removed {
+        if account_status != AccountStatus::Removed {
             self.copy_contents(account);
         } else if next {
             // The batch is passed over; the rows go in the background.
@@ -287,7 +287,7 @@ impl PartitionOwner {
 
     fn contents_came(&mut self, now: Now, account: AccountId, page: Page) {
         let ticket = self.ticket();
-        // All are read before anything is done: what would be known to be lacking by the good ones would be in no row.
+        // All are read before anything is done: what would be known to be missing_blobs by the good ones would be in no row.
         let read = page.rows.into_iter().map(|(key, value)| {
             match keys::row_of_key(keys::key_of_coming(&key)) {
                 Ok(RowKey::Content(origin)) => {
@@ -383,12 +383,12 @@ impl PartitionOwner {
             |replica| *replica,
         );
         // Bodies may have come since it was read.
-        replica.lack_all(&own.lacking);
-        let mut lacking: Vec<BlobName> = other.contents().map(|(_, blob)| blob).collect();
-        lacking.retain(|blob| own.lacking.contains_key(blob));
-        lacking.iter().for_each(|blob| replica.lack(*blob));
+        replica.lack_all(&own.missing_blobs);
+        let mut missing_blobs: Vec<BlobName> = other.contents().map(|(_, blob)| blob).collect();
+        missing_blobs.retain(|blob| own.missing_blobs.contains_key(blob));
+        missing_blobs.iter().for_each(|blob| replica.lack(*blob));
         let mine = replica.contents().map(|(_, blob)| blob);
-        lacking.extend(mine.filter(|blob| own.lacking.contains_key(blob)));
+        missing_blobs.extend(mine.filter(|blob| own.missing_blobs.contains_key(blob)));
         let epoch = replica.epoch();
         let peers = own.peers(now, account, &self.config.peers);
         let at = own.log.hlc().last();
@@ -397,7 +397,7 @@ impl PartitionOwner {
         let risen = (replica.epoch() > epoch).then(|| replica.uidvalidity());
         if !self.config.peers.is_empty() {
             // Whoever has our next operation knows what is here now.
-            let shown = own.announced.all_shown(account.0);
+            let shown = own.announced.all_visible(account.0);
             replica.note_claims(None, own.log.origin(), own.log.next(), &shown);
         }
         let notifier = Notifier {
@@ -417,9 +417,10 @@ impl PartitionOwner {
         }
         let (state, partition) = (joined.state, entry.partition);
         // As of one that was loaded: some may be named by the rows of other accounts alone.
-        own.lacking.hold_back(account, replica.lacking());
+        own.missing_blobs
+            .hold_back(account, replica.missing_blobs());
         // Not all messages stay: what is gone at one of the two is gone.
-        let unnamed = unnamed_by(&replica, lacking);
+        let unnamed = unnamed_by(&replica, missing_blobs);
         units.push(own.names_no_more(account, unnamed.iter().copied()));
         // The account row is the first, and says that the account is to be joined.
         let gone = |row: &RowKey| Mutation::Delete {
@@ -588,11 +589,11 @@ impl PartitionOwner {
         let Some(account) = keys::account_of_key(theirs) else {
             return;
         };
-        let is_whole = matches!(keys::row_of_key(theirs), Ok(RowKey::Account));
+        let is_complete = matches!(keys::row_of_key(theirs), Ok(RowKey::Account));
         // Looked at again when it is done: then nothing of it is there, or rows that are of no use.
         joining.cursor = keys::coming_key(state, theirs);
         let stalled = own.stalled.get(&account).is_some_and(|of| of.tried);
-        if stalled && is_whole {
+        if stalled && is_complete {
             let joining = own.states.joining.as_mut();
             if let Some(joining) = joining {
                 joining.left = true;
@@ -603,7 +604,7 @@ impl PartitionOwner {
             self.joins.insert(partition);
             return;
         }
-        if !is_whole {
+        if !is_complete {
             return self.drop_rows(account);
         }
         if let Some(joining) = own.states.joining.as_mut() {
@@ -676,7 +677,8 @@ impl PartitionOwner {
         let Some(joining) = self.joining(partition) else {
             return;
         };
-        let Busy::Naming(_, mut unjoined) = std::mem::replace(&mut joining.busy, Busy::Ended(None))
+        let Busy::Naming(_, mut pending_merge) =
+            std::mem::replace(&mut joining.busy, Busy::Ended(None))
         else {
             return;
         };
@@ -685,7 +687,7 @@ impl PartitionOwner {
             // By no other rows bodies are named that are not known here.
             let row = keys::row_of_key(keys::key_of_coming(&key));
             if let Ok(RowKey::Content(_)) = row
-                && !Content::decode(&value).is_ok_and(|of| unjoined.note(&of.blob))
+                && !Content::decode(&value).is_ok_and(|of| pending_merge.note(&of.blob))
             {
                 // Then nothing is said of any.
                 return;
@@ -694,9 +696,9 @@ impl PartitionOwner {
         if let (false, Some(last)) = (page.end, last) {
             let (_, to) = keys::coming_range(joining.joined.state);
             let from = [&last[..], &[0]].concat();
-            return self.read_names(partition, unjoined, (from, to));
+            return self.read_names(partition, pending_merge, (from, to));
         }
-        joining.busy = Busy::Ended(Some(unjoined.all_noted()));
+        joining.busy = Busy::Ended(Some(pending_merge.all_noted()));
         self.answer_of_bodies(partition);
     }
 

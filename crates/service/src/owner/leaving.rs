@@ -1,16 +1,19 @@
 //! A partition that this node leaves: nothing is served of it, until all who stay have what is here (`docs/decisions/0040`).
 //!
-//! First it goes on taking what others write, until all is stable that its clients may have been told of. Whatever it does not know then was made by who had applied that, and has a greater
-//! UID than any that was told here; what it knows was shown, or has such a UID, too. So its clients overlook nothing, wherever they go, and what it announces in its next life is true of them as well.
+//! First it goes on taking what others write, until all is stable that its clients may have been told of. Whatever it does not know then was made by
+//! who had applied that, and has a greater
+//! UID than any that was told here; what it knows was shown, or has such a UID, too. So its clients overlook nothing, wherever they go, and what it
+//! announces in its next life is true of them as well.
 //!
-//! From then on it takes nothing new. Each other member that holds the partition is asked, again and again, whether it has applied all that is on disk here, with the bodies. An answer counts for what was
+//! From then on it takes nothing new. Each other member that holds the partition is asked, again and again, whether it has applied all that is on
+//! disk here, with the bodies. An answer counts for what was
 //! asked: when more has come to this disk since, it is asked anew. When all have said so, and they are enough, nothing is written here any more, whatever
 //! happens: the partition is [closed](super::released), and the driver is told so.
 //!
 //! Invariants:
 //! - Who leaves answers nobody that leaves: two cannot rely on each other.
 //! - Who answers knows that the other one leaves, so that it will not ask that one when it leaves itself.
-//! - Nothing is under way to the disk when the partition is closed, and nothing is handed to it afterwards.
+//! - Nothing is under way to the disk when the partition is closed, and nothing is forwarded to it afterwards.
 //! - No account is here in part when it is closed, and of no message has another holder the body, but not this node.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,16 +62,18 @@ impl Leaving {
 impl Own {
     /// The bodies that are not here of those that a peer may have, all of whose operations are applied.
     fn lacks_of(&mut self, peer: Incarnation, has: &VersionVector) -> &BTreeSet<BlobName> {
-        let lacking = &self.lacking;
+        let missing_blobs = &self.missing_blobs;
         let now = || Covering {
             has: has.clone(),
-            lacks: lacking.keys().copied().collect(),
+            lacks: missing_blobs.keys().copied().collect(),
         };
         let covering = self.covering.entry(peer).or_insert_with(now);
         if covering.has != *has {
             *covering = now();
         }
-        covering.lacks.retain(|blob| lacking.contains_key(blob));
+        covering
+            .lacks
+            .retain(|blob| missing_blobs.contains_key(blob));
         &covering.lacks
     }
 
@@ -77,11 +82,12 @@ impl Own {
         self.covering.clear();
     }
 
-    /// Whether accounts are here in part, or were not looked at: what is below the UIDs that were told of them is not claimed again. Who is young has told none.
+    /// Whether accounts are here in part, or were not looked at: what is below the UIDs that were told of them is not claimed again. Who is syncing
+    /// has told none.
     fn overlooks(&self) -> bool {
         let in_part =
             self.states.joining.is_some() || !self.stalled.is_empty() || !self.late.is_empty();
-        in_part && !self.is_young() && !broken("left-in-part")
+        in_part && !self.is_syncing() && !broken("left-in-part")
     }
 
     /// All that is on disk; `None`: something is under way to it.
@@ -131,8 +137,9 @@ impl PartitionOwner {
             self.turn_away(account, input);
         }
         // Those who take the body of an entry may not be those who hold the account.
-        for spread in self.spreads.remove(&partition).into_iter().flatten() {
-            self.out.push_back(Output::NotHere(spread.1.ticket()));
+        for delivery_acks in self.spreads.remove(&partition).into_iter().flatten() {
+            self.out
+                .push_back(Output::NotHere(delivery_acks.1.ticket()));
         }
     }
 
@@ -151,11 +158,11 @@ impl PartitionOwner {
         let Some(own) = self.running(partition) else {
             return false;
         };
-        let young = own.is_young();
+        let syncing = own.is_syncing();
         let Some(leaving) = own.leaving.as_mut().filter(|_| !owes) else {
             return false;
         };
-        let told = leaving.told.get_or_insert_with(|| match young {
+        let told = leaving.told.get_or_insert_with(|| match syncing {
             true => VersionVector::new(),
             false => own.log.applied().clone(),
         });
@@ -198,9 +205,9 @@ impl PartitionOwner {
         let stays = |peer: &&Incarnation| config.holds(**peer, partition);
         let staying: Vec<Incarnation> = config.peers.keys().filter(stays).copied().collect();
         let lacks = |peer: &Incarnation| {
-            let life = config.holders.standing(*peer, partition).life;
+            let generation = config.holders.holder_state(*peer, partition).generation;
             let covered = leaving.covered.get(peer);
-            covered.is_none_or(|(of, had)| *of != life || *had != has)
+            covered.is_none_or(|(of, had)| *of != generation || *had != has)
         };
         let to_ask: BTreeSet<Incarnation> = staying.iter().copied().filter(lacks).collect();
         if to_ask.is_empty() || broken("left-unasked") {
@@ -227,7 +234,7 @@ impl PartitionOwner {
     pub(super) fn asked_to_cover(&mut self, peer: Incarnation, ask: Ask) {
         let partition = ask.partition;
         let (me, config) = (self.config.origin, &self.config);
-        let knows = config.holders.standing(peer, partition).phase == Phase::Leaves;
+        let knows = config.holders.holder_state(peer, partition).phase == Phase::Leaves;
         if !knows || !config.holds(me, partition) {
             return;
         }
@@ -238,13 +245,14 @@ impl PartitionOwner {
             return;
         };
         // Parts that are held, and accounts that are yet to be joined, are here and cannot be served; which bodies they lack is not known.
-        let whole = !own.is_young() && own.states.joining.is_none() && own.stalled.is_empty();
+        let whole = !own.is_syncing() && own.states.joining.is_none() && own.stalled.is_empty();
         let has_all = own.shipping.applied_all(&ask.has) || broken("answers-without-all");
         if !whole || !has_all {
             return;
         }
-        let standing = |of: &Incarnation| config.holders.standing(*of, partition).phase;
-        own.covering.retain(|of, _| standing(of) == Phase::Leaves);
+        let holder_state = |of: &Incarnation| config.holders.holder_state(*of, partition).phase;
+        own.covering
+            .retain(|of, _| holder_state(of) == Phase::Leaves);
         let lacks = own.lacks_of(peer, &ask.has);
         if lacks.len() > COVERED_LACKS_MAX {
             return;
@@ -273,15 +281,15 @@ impl PartitionOwner {
         if !answer.holders.iter().all(is_known) {
             return;
         }
-        let life = config.holders.standing(peer, partition).life;
+        let generation = config.holders.holder_state(peer, partition).generation;
         let Some(own) = self.running(partition) else {
             return;
         };
         let lacks: BTreeSet<_> = answer.lacks.iter().map(off_wire).collect();
         // What is hidden here for want of a body must be hidden there, too.
-        let nowhere = lacks.iter().eq(own.lacking.keys());
+        let nowhere = lacks.iter().eq(own.missing_blobs.keys());
         if let Some(leaving) = own.leaving.as_mut().filter(|_| nowhere) {
-            leaving.covered.insert(peer, (life, answer.has));
+            leaving.covered.insert(peer, (generation, answer.has));
             self.leave_on(now, partition);
         }
     }

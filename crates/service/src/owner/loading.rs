@@ -65,7 +65,7 @@ impl PartitionOwner {
             return Err(());
         }
         let holds = self.config.holds(self.config.origin, partition);
-        if !holds || self.is_young(partition) {
+        if !holds || self.is_syncing(partition) {
             self.turn_away(account, input);
             return Err(());
         }
@@ -293,10 +293,10 @@ impl PartitionOwner {
         let mut rows = opening.rows.iter();
         let kept = rows.find(|(key, _)| key == log::ANNOUNCED_KEY);
         let rows = opening.rows.iter();
-        let lacking: Lackings = rows
+        let missing_blobs: Lackings = rows
             .filter_map(|(key, value)| {
-                let lacking = MissingBlob::read(log::accounts_of(value), now.mono_micros);
-                Some((log::lacking_of_key(key)?, lacking))
+                let missing_blobs = MissingBlob::read(log::accounts_of(value), now.mono_micros);
+                Some((log::missing_blob_of_key(key)?, missing_blobs))
             })
             .collect();
         let rows = opening.rows.iter();
@@ -319,7 +319,8 @@ impl PartitionOwner {
         let end = |of: Incarnation| logs.as_ref().and_then(|logs| logs.get(&of));
         let last = |of| end(of).map_or(0, |end| end.last);
         let lacks = log::lacks_own_of_before(origin, &opening.rows, last);
-        // An older copy of the disk was put back, with a partition that it had left under another incarnation; or had come back to, and nothing had come yet of what that one wrote before.
+        // An older copy of the disk was put back, with a partition that it had left under another incarnation; or had come back to, and nothing had
+        // come yet of what that one wrote before.
         if away.is_some() && !is_alone || lacks {
             let (rows, logs) = (std::mem::take(&mut opening.rows), opening.logs.take());
             return self.drop_of_another(partition, rows, logs.flatten().unwrap_or_default());
@@ -338,12 +339,16 @@ impl PartitionOwner {
                 Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
             },
         };
-        let life = self.config.holders.standing(origin, partition).life;
+        let generation = self
+            .config
+            .holders
+            .holder_state(origin, partition)
+            .generation;
         let dropped = opening.rows.iter().any(|(key, _)| key == log::DROPPED_KEY);
-        let young = self.config.young || life > 0 || comes_back || dropped;
+        let syncing = self.config.syncing || generation > 0 || comes_back || dropped;
         let mut rows = opening.rows.iter();
         let grown = rows.find(|(key, _)| key == log::GROWN_KEY);
-        let young = young && !grown.is_some_and(|(_, value)| log::has_grown(origin, value));
+        let syncing = syncing && !grown.is_some_and(|(_, value)| log::has_grown(origin, value));
         let ends = logs.clone().unwrap_or_else(|| log.ends());
         let members = self.config.members_of(partition);
         let config = self.config.shipping;
@@ -356,7 +361,7 @@ impl PartitionOwner {
                 logs: ends,
                 applied: log.applied().clone(),
                 stable: log.collected(),
-                young,
+                syncing,
                 ..Resume::default()
             },
         ) {
@@ -368,8 +373,8 @@ impl PartitionOwner {
             Ok(mut announced) => {
                 let others = members.keys().filter(|member| **member != origin);
                 for member in others {
-                    let standing = self.config.holders.standing(*member, partition);
-                    announced.lives(*member, standing.life);
+                    let state = self.config.holders.holder_state(*member, partition);
+                    announced.set_generation(*member, state.generation);
                 }
                 announced.former(&self.config.former.keys().copied().collect());
                 announced
@@ -394,7 +399,7 @@ impl PartitionOwner {
         for (other, number) in log.applied().iter() {
             readers.applied(other, number, &[]);
         }
-        let lacked = lacking.keys().map(|blob| (*blob, partition));
+        let lacked = missing_blobs.keys().map(|blob| (*blob, partition));
         self.lacked.extend(lacked);
         let back = comes_back.then(|| log.come_back());
         let own = Own {
@@ -407,12 +412,12 @@ impl PartitionOwner {
             nobody_waits: false,
             counters: VecDeque::new(),
             deadline: None,
-            lacking,
+            missing_blobs,
             naming: BTreeMap::new(),
             leaving: None,
             parting: BTreeMap::new(),
             covering: BTreeMap::new(),
-            life,
+            generation,
             confirming: Confirming::new(partition, self.config.waits),
             gate: Gate::default(),
             retry_at: wait,
@@ -421,8 +426,8 @@ impl PartitionOwner {
             claiming: BTreeSet::new(),
             stalled,
             states,
-            age: if young {
-                SyncState::Young
+            age: if syncing {
+                SyncState::Syncing
             } else {
                 SyncState::Grown
             },
@@ -430,7 +435,7 @@ impl PartitionOwner {
             failed: false,
             first_failed: None,
         };
-        let is_young = own.is_young();
+        let is_syncing = own.is_syncing();
         self.partitions
             .insert(partition, Partition::Running(Box::new(own)));
         self.timers.extend(wait.map(|at| (at, partition)));
@@ -442,7 +447,7 @@ impl PartitionOwner {
         self.link_opened(now, partition, frames, anew);
         self.sweep_on(partition);
         self.joins.insert(partition);
-        if is_young {
+        if is_syncing {
             // What came while it was not known that it is.
             self.take_up(now, partition);
         }
@@ -457,7 +462,7 @@ impl PartitionOwner {
         }
         self.load_wanted(partition);
         if wait.is_none() {
-            self.load_unlooked(partition);
+            self.load_deferred_loads(partition);
         }
     }
 
@@ -477,11 +482,12 @@ impl PartitionOwner {
         };
         let stalled = own.stalled.contains_key(&account);
         if let Some(replica) = &mut replica {
-            replica.lack_all(&own.lacking);
-            own.lacking.hold_back(account, replica.lacking());
+            replica.lack_all(&own.missing_blobs);
+            own.missing_blobs
+                .hold_back(account, replica.missing_blobs());
             if !self.config.peers.is_empty() {
                 // What was claimed before it had peers: whoever has our next operation knows it.
-                let shown = own.announced.all_shown(account.0);
+                let shown = own.announced.all_visible(account.0);
                 replica.note_claims(None, own.log.origin(), own.log.next(), &shown);
             }
         }
@@ -503,8 +509,8 @@ impl PartitionOwner {
         }
     }
 
-    pub(super) fn born(&mut self, now: Now, account: AccountId, standing: AccountStatus) {
-        if self.born_joining(now, account, standing) {
+    pub(super) fn born(&mut self, now: Now, account: AccountId, account_status: AccountStatus) {
+        if self.born_joining(now, account, account_status) {
             return;
         }
         match self.accounts.get(&account) {
@@ -513,9 +519,9 @@ impl PartitionOwner {
         }
         if self.is_next(keys::partition_of(account), account) {
             // The batch opens it, here as where it was made; whether it is served the directory says at each login. One that was removed must not come back.
-            return self.unopened(account, standing != AccountStatus::Removed);
+            return self.unopened(account, account_status != AccountStatus::Removed);
         }
-        let birth = match standing {
+        let birth = match account_status {
             AccountStatus::Living(birth) => birth,
             AccountStatus::Removed => return self.gone(account),
             AccountStatus::Unknown => {
@@ -523,7 +529,7 @@ impl PartitionOwner {
                 return self.gone(account);
             }
         };
-        if self.is_young(keys::partition_of(account)) {
+        if self.is_syncing(keys::partition_of(account)) {
             // Nobody but a batch opens it, and that one was done away with meanwhile.
             return self.drop_account(account, Failure::Temporary);
         }
@@ -598,8 +604,8 @@ impl PartitionOwner {
             for (row, value) in replica.take_first_rows(plan.outcome) {
                 push_row(&mut first, account, &row, value);
             }
-        } else if ops.is_empty() && (!own.is_young() || broken("young-claims")) {
-            // A young one makes operations when it has grown (`claim_what_is_known`).
+        } else if ops.is_empty() && (!own.is_syncing() || broken("syncing-claims")) {
+            // A syncing one makes operations when it has grown (`claim_what_is_known`).
             ops = match own.log.least_found(replica.uidvalidity()) {
                 Some(least) => replica.plan_epoch(&at, least).ops,
                 // A crash may have come between a RENAME and the claims that follow from it.
@@ -618,7 +624,7 @@ impl PartitionOwner {
             self.out
                 .push_back(Output::UidValidity(account, replica.uidvalidity()));
         }
-        let is_young = own.is_young();
+        let is_syncing = own.is_syncing();
         self.counted.accounts_loads += 1;
         let spells = replica.spells_as_heard();
         let hidden = replica.hidden() > 0;
@@ -648,7 +654,7 @@ impl PartitionOwner {
         }
         self.write_rows(account, Room::Ordinary, first.into_iter().map(Some));
         self.write(now, account, ops, &[]);
-        if is_young {
+        if is_syncing {
             self.claim_late(now, account);
         }
         self.is_looked_at(now, account);
@@ -657,7 +663,8 @@ impl PartitionOwner {
         }
     }
 
-    /// What has waited. A delivery may have waited for so long that another node has made it, and its entry let go of the body: it is not made without. If it is to be made
+    /// What has waited. A delivery may have waited for so long that another node has made it, and its entry let go of the body: it is not made
+    /// without. If it is to be made
     /// all the same the queue asks again.
     pub(super) fn handle_again(&mut self, now: Now, input: Input) {
         match input {

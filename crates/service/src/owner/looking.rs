@@ -48,7 +48,7 @@ impl PartitionOwner {
         name: MailboxName,
     ) -> Result<Reply, Failure> {
         self.hangup(session);
-        let told = self.replica(account)?.told(&name);
+        let told = self.replica(account)?.announced_uidnext(&name);
         self.write(now, account, Vec::new(), &[&name]);
         let replica = self.replica(account)?;
         let status = status(replica, &name)?;

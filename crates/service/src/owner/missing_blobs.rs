@@ -1,6 +1,7 @@
 //! Bodies that messages name and that are still on other nodes: what names one is shown when it has come.
 //!
-//! A row of the partition says of each that it is not here, and which accounts have records that name it; it is written by the commit that names it, and goes when
+//! A row of the partition says of each that it is not here, and which accounts have records that name it; it is written by the commit that names it,
+//! and goes when
 //! the body is durable, or with the last of these records: nobody may have it any more then.
 
 use std::{
@@ -34,7 +35,8 @@ pub(super) struct MissingBlob {
 enum Named {
     /// By a commit that is under way; and whether the body was said to be here before.
     By(Ticket, bool),
-    /// Since this time of the monotonic clock: one that is here from then on stays. And whether it was looked for since: of a body that many batches name, one after the other, what was
+    /// Since this time of the monotonic clock: one that is here from then on stays. And whether it was looked for since: of a body that many batches
+    /// name, one after the other, what was
     /// looked at before comes again and again, to all owners, and each asking again for each of these would double them each time.
     Since(u64, bool),
 }
@@ -47,7 +49,8 @@ impl MissingBlob {
     }
 }
 
-/// The bodies of a partition that are not here, and how many of them each account names: what is told of the partition five times a second must not look at each.
+/// The bodies of a partition that are not here, and how many of them each account names: what is told of the partition five times a second must not
+/// look at each.
 #[derive(Default)]
 pub(super) struct Lackings {
     all: BTreeMap<BlobName, MissingBlob>,
@@ -67,15 +70,15 @@ impl Deref for Lackings {
 impl FromIterator<(BlobName, MissingBlob)> for Lackings {
     fn from_iter<T: IntoIterator<Item = (BlobName, MissingBlob)>>(all: T) -> Self {
         let mut lackings = Lackings::default();
-        for (blob, lacking) in all {
+        for (blob, missing_blobs) in all {
             lackings.remove(&blob);
-            match &lacking.accounts {
+            match &missing_blobs.accounts {
                 None => lackings.of_anybody += 1,
                 Some(accounts) => accounts.iter().for_each(|account| {
                     *lackings.accounts.entry(*account).or_default() += 1;
                 }),
             }
-            lackings.all.insert(blob, lacking);
+            lackings.all.insert(blob, missing_blobs);
         }
         lackings
     }
@@ -100,12 +103,12 @@ impl Lackings {
         accounts: &BTreeSet<AccountId>,
         named: Named,
     ) -> Option<&BTreeSet<AccountId>> {
-        let lacking = self.all.entry(blob).or_insert(MissingBlob {
+        let missing_blobs = self.all.entry(blob).or_insert(MissingBlob {
             accounts: Some(BTreeSet::new()),
             named,
         });
-        lacking.named = named;
-        let known = lacking.accounts.as_mut()?;
+        missing_blobs.named = named;
+        let known = missing_blobs.accounts.as_mut()?;
         let mut more = false;
         for account in accounts {
             if known.insert(*account) {
@@ -116,7 +119,8 @@ impl Lackings {
         more.then_some(known)
     }
 
-    /// The account is in memory now, and its messages are held back for these: it is told when they come, though the row may not say that it names them. Those that wait for nothing are
+    /// The account is in memory now, and its messages are held back for these: it is told when they come, though the row may not say that it names
+    /// them. Those that wait for nothing are
     /// not among what is held.
     pub(super) fn hold_back(
         &mut self,
@@ -125,7 +129,7 @@ impl Lackings {
     ) {
         for blob in blobs {
             let known = self.all.get_mut(&blob);
-            let known = known.and_then(|lacking| lacking.accounts.as_mut());
+            let known = known.and_then(|missing_blobs| missing_blobs.accounts.as_mut());
             if known.is_some_and(|known| known.insert(account)) {
                 *self.accounts.entry(account).or_default() += 1;
             }
@@ -143,14 +147,14 @@ impl Lackings {
     }
 
     fn remove(&mut self, blob: &BlobName) -> Option<MissingBlob> {
-        let lacking = self.all.remove(blob)?;
-        match &lacking.accounts {
+        let missing_blobs = self.all.remove(blob)?;
+        match &missing_blobs.accounts {
             None => self.of_anybody -= 1,
             Some(accounts) => accounts
                 .iter()
                 .for_each(|account| one_less(&mut self.accounts, *account)),
         }
-        Some(lacking)
+        Some(missing_blobs)
     }
 }
 
@@ -173,9 +177,9 @@ impl Own {
     ) -> Option<Mutation> {
         self.naming.entry(ticket).or_default().push(blob);
         let known = self
-            .lacking
+            .missing_blobs
             .name(blob, accounts, Named::By(ticket, false))?;
-        Some(log::lacking_row(&blob, known))
+        Some(log::missing_blob_row(&blob, known))
     }
 
     /// No record of the account names these any more. Gives the rows that change: what no other account names is missed by nobody, as
@@ -187,24 +191,24 @@ impl Own {
     ) -> Vec<Mutation> {
         let mut rows = Vec::new();
         for blob in blobs {
-            let Some(accounts) = self.lacking.unname(&blob, account) else {
+            let Some(accounts) = self.missing_blobs.unname(&blob, account) else {
                 continue;
             };
             if !accounts.is_empty() {
-                rows.push(log::lacking_row(&blob, accounts));
+                rows.push(log::missing_blob_row(&blob, accounts));
                 continue;
             }
-            self.lacking.remove(&blob);
+            self.missing_blobs.remove(&blob);
             rows.push(Mutation::Delete {
-                key: log::lacking_key(&blob),
+                key: log::missing_blob_key(&blob),
             });
         }
         rows
     }
 
     /// The bodies that are not here and that the account was said to name.
-    pub(super) fn lacking_of(&self, account: AccountId) -> Vec<BlobName> {
-        let of_it = self.lacking.iter().filter(|(_, of)| {
+    pub(super) fn missing_blobs_of(&self, account: AccountId) -> Vec<BlobName> {
+        let of_it = self.missing_blobs.iter().filter(|(_, of)| {
             let accounts = of.accounts.as_ref();
             accounts.is_some_and(|accounts| accounts.contains(&account))
         });
@@ -276,11 +280,11 @@ impl PartitionOwner {
             let Some(own) = self.running(partition) else {
                 continue;
             };
-            let Some(lacking) = own.lacking.all.get_mut(&blob) else {
+            let Some(missing_blobs) = own.missing_blobs.all.get_mut(&blob) else {
                 continue;
             };
             if !broken("body-held-by-another") {
-                match &mut lacking.named {
+                match &mut missing_blobs.named {
                     Named::By(_, early) => {
                         *early = true;
                         continue;
@@ -294,7 +298,8 @@ impl PartitionOwner {
                     Named::Since(..) => {}
                 }
             }
-            let named_by: Vec<AccountId> = lacking.accounts.iter().flatten().copied().collect();
+            let named_by: Vec<AccountId> =
+                missing_blobs.accounts.iter().flatten().copied().collect();
             let (waiting, here): (Vec<AccountId>, Vec<AccountId>) = named_by
                 .into_iter()
                 .partition(|account| self.is_to_be_loaded(*account, blob, looked));
@@ -307,7 +312,7 @@ impl PartitionOwner {
             let Some(own) = self.running(partition) else {
                 continue;
             };
-            let accounts = own.lacking.remove(&blob).and_then(|of| of.accounts);
+            let accounts = own.missing_blobs.remove(&blob).and_then(|of| of.accounts);
             self.lacked.remove(&(blob, partition));
             self.leaving_with(partition);
             let waiting = match accounts {
@@ -315,7 +320,7 @@ impl PartitionOwner {
                 Some(accounts) => accounts.into_iter().collect(),
             };
             let mut row = Some(Mutation::Delete {
-                key: log::lacking_key(&blob),
+                key: log::missing_blob_key(&blob),
             });
             for account in waiting {
                 let entry = self.accounts.get(&account);
@@ -339,7 +344,8 @@ impl PartitionOwner {
         }
     }
 
-    /// Others that name a body which has come are loaded yet: the account is done with it. It may not be in memory any more when they are, and were all waited for none might ever be there
+    /// Others that name a body which has come are loaded yet: the account is done with it. It may not be in memory any more when they are, and were
+    /// all waited for none might ever be there
     /// together with the others.
     fn body_came_to(
         &mut self,
@@ -378,14 +384,15 @@ impl PartitionOwner {
         }
     }
 
-    /// Nobody had the body a while ago. What the last record that named it has left is lacking no more, and asked for no more.
+    /// Nobody had the body a while ago. What the last record that named it has left is missing_blobs no more, and asked for no more.
     pub(super) fn want_again(&mut self, blob: BlobName) {
         if !self.lacked_in(&blob).is_empty() {
             self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
         }
     }
 
-    /// A session has found that a body is not here which a record names. If no row says so it is written now, and the body wanted of other nodes: what was shown
+    /// A session has found that a body is not here which a record names. If no row says so it is written now, and the body wanted of other nodes:
+    /// what was shown
     /// stays shown, and can be read when it has come. Other accounts that name it find out by themselves.
     pub(super) fn missed(&mut self, account: AccountId, blob: BlobName) {
         if self.config.peers.is_empty() {
@@ -398,7 +405,7 @@ impl PartitionOwner {
         if own.failed {
             return;
         }
-        let known = own.lacking.get(&blob);
+        let known = own.missing_blobs.get(&blob);
         let known = known.is_some_and(|of| {
             let accounts = of.accounts.as_ref();
             accounts.is_none_or(|accounts| accounts.contains(&account))
@@ -425,7 +432,7 @@ impl PartitionOwner {
             .mutations
             .extend(own.lack(blob, &BTreeSet::from([account]), ticket));
         self.lacked.insert((blob, partition));
-        self.counted.bodies_missed += 1;
+        self.counted.blobs_missed += 1;
         self.hand_out_for(partition, ticket, commit);
         let text = format!(
             "body {} of account {account} is not here, and nothing said so: it is looked for at other nodes",
@@ -452,14 +459,14 @@ impl PartitionOwner {
         {
             let (by, blobs) = named.remove_entry();
             for blob in blobs {
-                let Some(lacking) = own.lacking.all.get_mut(&blob) else {
+                let Some(missing_blobs) = own.missing_blobs.all.get_mut(&blob) else {
                     continue;
                 };
                 // Perhaps by a later one, too.
-                if let Named::By(of, early) = lacking.named
+                if let Named::By(of, early) = missing_blobs.named
                     && of == by
                 {
-                    lacking.named = Named::Since(now.mono_micros, early);
+                    missing_blobs.named = Named::Since(now.mono_micros, early);
                     if early {
                         self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
                     }

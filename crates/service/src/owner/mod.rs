@@ -1,19 +1,23 @@
 //! The owner of some partitions: the mail of the accounts in them.
 //!
 //! One owner takes one input at a time and holds the loaded accounts of its partitions. A call finds its account in memory or has it
-//! loaded; a write is planned by `mailbox`, sealed into a batch, applied by the same `apply` that foreign batches take, and handed out as one
+//! loaded; a write is planned by `mailbox`, sealed into a batch, applied by the same `apply` that foreign batches take, and forwarded out as one
 //! commit with the rows it changed; the answer waits in the partition's gate.
 //!
 //! Invariants:
-//! - Commits of a partition are handed out in the order of their numbers, those with batches of other nodes among them as they come.
+//! - Commits of a partition are forwarded out in the order of their numbers, those with batches of other nodes among them as they come.
 //! - An answer leaves when the newest commit of its account that it saw is durable; UIDs and UIDNEXTs are announced in that commit.
 //! - When a commit fails (full disk) all accounts of the partition are dropped and read again: memory is never ahead of the store.
 //! - Accounts that no session watches are evicted, the longest unused first, when the budget is passed.
 //!
-//! Reading order: this file (phases, time), [`loading`] and [`building`], [`calls`] and [`looking`] (what a call does), [`writing`], [`foreign`] (what other nodes did), [`batches`],
-//! [`reading`] (who else looks, and what waits for them), [`elsewhere`] (clients that come from another node), [`stalled`] (what cannot be done), [`state`] and
-//! [`joining`] (rows in place of a log), [`young`] (a node that is new), [`spread`] (deliveries that others must have), [`confirming`] (answers that wait for
-//! others), [`waiting`] (after a refused commit), [`placed`] (who holds what), [`leaving`] and [`left`] (partitions that this node drops), [`collect`], [`sent`], [`keys`], [`rows`].
+//! Reading order: this file (phases, time), [`loading`] and [`building`], [`calls`] and [`looking`] (what a call does), [`writing`],
+//! [`remote_batches`] (what other nodes did), [`split_commits`],
+//! [`reading`] (who else looks, and what waits for them), [`failover`] (clients that come from another node), [`stalled_accounts`] (what cannot be
+//! done), [`snapshot`] and
+//! [`joining`] (rows in place of a log), [`syncing`] (a node that is new), [`delivery_acks`] (deliveries that others must have), [`confirming`]
+//! (answers that wait for
+//! others), [`waiting`] (after a refused commit), [`placement`] (who holds what), [`leaving`] and [`released`] (partitions that this node drops),
+//! [`collect`], [`sent_copies`], [`keys`], [`rows`].
 
 mod building;
 mod calls;
@@ -104,13 +108,14 @@ pub struct Config {
     pub former: BTreeMap<Incarnation, u8>,
     /// Whether it belongs to a cluster, perhaps as the only one: the store says then where the logs stand, those of nodes that were members among them.
     pub in_cluster: bool,
-    /// Whether it came to its cluster with an empty disk, or goes on under a new incarnation, since it has lost something: then it serves of each partition nothing before it has what another node had.
-    pub young: bool,
+    /// Whether it came to its cluster with an empty disk, or goes on under a new incarnation, since it has lost something: then it serves of each
+    /// partition nothing before it has what another node had.
+    pub syncing: bool,
     /// Bounds and times of what goes to and comes from them.
     pub shipping: peers::Config,
-    /// How much of it waits at once, of all partitions. `cluster.windows_bytes_max`.
+    /// How much of it waits at once, of all partitions. `cluster.replication_buffer_bytes_max`.
     pub windows: peers::budget::Config,
-    /// How long answers wait for other nodes, where calls ask for that (`cluster.write_patience`), and how many of a partition at once.
+    /// How long answers wait for other nodes, where calls ask for that (`cluster.write_timeout`), and how many of a partition at once.
     pub waits: waits::Config,
 }
 
@@ -161,7 +166,7 @@ impl Default for Config {
             holders_min: 1,
             former: BTreeMap::new(),
             in_cluster: false,
-            young: false,
+            syncing: false,
             shipping: peers::Config::default(),
             windows: peers::budget::Config::default(),
             waits: waits::Config::default(),
@@ -186,7 +191,7 @@ pub struct PartitionOwner {
     searches: sent_copies::Searches,
     /// Commits under way.
     commits: BTreeMap<Ticket, PartitionId>,
-    /// Bodies that are lacking, in all partitions.
+    /// Bodies that are missing_blobs, in all partitions.
     lacked: BTreeSet<(BlobName, PartitionId)>,
     /// Bodies that have come, and the accounts that are loaded for it; and when they were here.
     arrived: BTreeMap<AccountId, BTreeMap<BlobName, u64>>,
@@ -219,11 +224,11 @@ pub struct PartitionOwner {
     purges: BTreeMap<(Ticket, AccountId), collect::Purge>,
     /// When which account is due for collection; one that is not due any more is passed over.
     due: BTreeSet<(u64, AccountId)>,
-    /// Queue entries of which a delivery may be handed out, for the first time or again.
+    /// Queue entries of which a delivery may be forwarded out, for the first time or again.
     unfinished: BTreeSet<EntryTag>,
     /// Queue entries of which deliveries have come, until they are about to go: their bodies are here.
     open: BTreeSet<EntryTag>,
-    /// Whether the queue has handed out again all that it held at the start.
+    /// Whether the queue has forwarded out again all that it held at the start.
     queue_recovered: bool,
     /// Of what other nodes had in the queue until then all is known.
     caught_up: Option<u64>,
@@ -276,7 +281,7 @@ struct Own {
     /// When it wants to be called.
     deadline: Option<u64>,
     /// Bodies that batches of other nodes name and that are not here: what names them is not shown.
-    lacking: missing_blobs::Lackings,
+    missing_blobs: missing_blobs::Lackings,
     /// Those that commits under way name.
     naming: BTreeMap<Ticket, Vec<BlobName>>,
     /// This node leaves the partition.
@@ -286,15 +291,15 @@ struct Own {
     /// What those who leave have, and which bodies that it names are not here.
     covering: BTreeMap<Incarnation, leaving::Covering>,
     /// How often this node has come back to the partition.
-    life: u32,
+    generation: u32,
     /// What was written here and waits for other nodes, and what they want to know of theirs.
     confirming: confirming::Confirming,
     gate: Gate,
     /// It does nothing of itself before this time: a commit was refused, or reading from the store failed.
     retry_at: Option<u64>,
-    /// Then it looks for the bodies that are lacking.
+    /// Then it looks for the bodies that are missing_blobs.
     looks_late: bool,
-    /// Accounts in which messages were late while the partition was young, or may be since their claims were refused.
+    /// Accounts in which messages were late while the partition was syncing, or may be since their claims were refused.
     late: BTreeSet<AccountId>,
     /// Accounts in which something was claimed again by commits that are under way, or were a moment ago.
     claiming: BTreeSet<AccountId>,
@@ -584,11 +589,11 @@ impl PartitionOwner {
             open: own
                 .filter(|own| !own.failed)
                 .map(|own| own.shipping.report()),
-            bodies_missing: count(|own| own.lacking.len()),
+            blobs_missing: count(|own| own.missing_blobs.len()),
             accounts_stalled: count(|own| own.stalled.len()),
-            claims_again: self.claims.get(&partition).copied().unwrap_or(0),
-            young: own.map_or(self.config.young, |own| own.is_young()),
-            whole_at: own.map_or_else(BTreeSet::new, |own| self.whole_at(own)),
+            uids_reassigned: self.claims.get(&partition).copied().unwrap_or(0),
+            syncing: own.map_or(self.config.syncing, |own| own.is_syncing()),
+            complete_at: own.map_or_else(BTreeSet::new, |own| self.complete_at(own)),
             left: match state {
                 Partition::Released(left) => Some(LeftReport {
                     end: left.end,
@@ -647,7 +652,7 @@ impl Machine for PartitionOwner {
             Input::Finished(entry) => {
                 self.open.remove(&entry.tag());
                 self.unfinished.remove(&entry.tag());
-                self.spread_no_more(entry);
+                self.drop_delivery_acks(entry);
             }
             Input::QueueRecovered => self.queue_recovered = true,
             Input::CaughtUp(at) => self.caught_up = Some(at),
@@ -679,10 +684,10 @@ impl Machine for PartitionOwner {
             Partition::Loading(_) | Partition::Released(_) => None,
         });
         let logs = open.clone().map(|own| own.log.next() - 1);
-        let unshown = |own: &Own| {
+        let hidden_ops = |own: &Own| {
             let members = self.config.peers.keys().copied();
             let members = members.filter(|id| self.config.has(*id, own.log.partition()));
-            own.announced.unshown(own.log.applied(), members)
+            own.announced.hidden_ops(own.log.applied(), members)
         };
         Figures {
             accounts_loaded: self.accounts.values().filter(running).count() as u64,
@@ -691,10 +696,10 @@ impl Machine for PartitionOwner {
             watchers: self.sessions.len() as u64,
             log_partitions: logs.clone().count() as u64,
             log_operations: logs.sum(),
-            unshown: open.clone().map(|own| unshown(own)).sum(),
+            hidden_ops: open.clone().map(|own| hidden_ops(own)).sum(),
             answers_confirming: open.clone().map(|own| own.confirming.waiting()).sum(),
-            states_waiting: open.filter(|own| own.has_waiting_state()).count() as u64,
-            partitions_young: self.partitions_young(),
+            snapshots_waiting: open.filter(|own| own.has_waiting_state()).count() as u64,
+            partitions_syncing: self.partitions_syncing(),
             ..self.counted.clone()
         }
     }

@@ -55,13 +55,13 @@ mod tests {
 
     #[test]
     fn those_that_were_noted_may_be_named_and_they_are_bounded() {
-        let mut unjoined = PendingMerge::default();
+        let mut pending_merge = PendingMerge::default();
         for n in (0..NAMES_MAX).rev() {
-            assert!(unjoined.note(&blob(n)));
+            assert!(pending_merge.note(&blob(n)));
         }
-        assert!(!unjoined.note(&blob(NAMES_MAX)));
-        let unjoined = unjoined.all_noted();
-        assert!((0..NAMES_MAX).all(|n| unjoined.may_name(&blob(n))));
-        assert!(!unjoined.may_name(&blob(NAMES_MAX)));
+        assert!(!pending_merge.note(&blob(NAMES_MAX)));
+        let pending_merge = pending_merge.all_noted();
+        assert!((0..NAMES_MAX).all(|n| pending_merge.may_name(&blob(n))));
+        assert!(!pending_merge.may_name(&blob(NAMES_MAX)));
     }
 }

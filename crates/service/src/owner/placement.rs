@@ -18,18 +18,18 @@ impl Config {
     /// The members, this node included, as the machine of a partition is told of them.
     pub(super) fn members_of(&self, partition: PartitionId) -> BTreeMap<Incarnation, Membership> {
         let members = self.peers.keys().copied().chain([self.origin]);
-        let standing = self.holders.of(partition, members).into_iter();
-        standing.map(|(id, of)| (id, of.membership())).collect()
+        let holder_state = self.holders.of(partition, members).into_iter();
+        holder_state.map(|(id, of)| (id, of.membership())).collect()
     }
 
     /// Whether a member has something of a partition.
     pub(super) fn has(&self, member: Incarnation, partition: PartitionId) -> bool {
-        self.holders.standing(member, partition).phase != Phase::Away
+        self.holders.holder_state(member, partition).phase != Phase::Away
     }
 
     /// Whether a member goes on holding a partition.
     pub(super) fn holds(&self, member: Incarnation, partition: PartitionId) -> bool {
-        self.holders.standing(member, partition).phase == Phase::Holds
+        self.holders.holder_state(member, partition).phase == Phase::Holds
     }
 }
 
@@ -43,10 +43,10 @@ impl Own {
     }
 
     /// A member has dropped what it had of the partition, in this life or in one before.
-    fn drops(&mut self, now: Now, peer: Incarnation, life: u32) {
+    fn drops(&mut self, now: Now, peer: Incarnation, generation: u32) {
         self.readers.left(clocks(now), peer);
         self.announced.unlinked(peer);
-        self.announced.lives(peer, life);
+        self.announced.set_generation(peer, generation);
         self.confirming.stream_of(peer);
         self.keep_announced_soon();
     }
@@ -62,7 +62,7 @@ impl PartitionOwner {
     /// This node leaves a partition, or stays, or has left it, or comes back.
     pub(super) fn stand(&mut self, now: Now, partition: PartitionId) {
         let me = self.config.origin;
-        match self.config.holders.standing(me, partition).phase {
+        match self.config.holders.holder_state(me, partition).phase {
             Phase::Leaves => self.begin_to_leave(now, partition),
             Phase::Holds => self.stay(now, partition),
             Phase::Away => {}
@@ -71,10 +71,12 @@ impl PartitionOwner {
     }
 
     /// The members that hold a partition and have what clients may know.
-    pub(super) fn whole_at(&self, own: &Own) -> BTreeSet<Incarnation> {
+    pub(super) fn complete_at(&self, own: &Own) -> BTreeSet<Incarnation> {
         let members = self.config.peers.keys().copied();
         let holds = members.filter(|id| self.config.holds(*id, own.log.partition()));
-        holds.filter(|id| own.shipping.is_whole_at(*id)).collect()
+        holds
+            .filter(|id| own.shipping.is_complete_at(*id))
+            .collect()
     }
 
     /// Machines are told who belongs to their partitions, and holds them.
@@ -97,13 +99,13 @@ impl PartitionOwner {
             });
             let changed: Vec<_> = changed.map(|(id, is)| (*id, is.left.is_none())).collect();
             for (id, has) in changed {
-                let life = self.config.holders.standing(id, partition).life;
-                own.drops(now, id, life);
+                let generation = self.config.holders.holder_state(id, partition).generation;
+                own.drops(now, id, generation);
                 if has && self.links.contains_key(&id) {
                     own.hears(now, id);
                 }
             }
-            self.spread_on(partition);
+            self.add_delivery_ack(partition);
             self.confirm_on(partition);
             self.leave_on(now, partition);
             self.ship(now, partition);

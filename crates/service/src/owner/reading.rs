@@ -1,7 +1,8 @@
 //! Who looks at accounts, here and at other nodes, and what waits for them (docs/design.md#rule-5).
 //!
 //! While another node has readers on an account, a new claim is shown, and its UID told, only when that node was heard with a counter at
-//! least as high: whatever it claims from then on is above. So nothing is late in a whole network where each node that writes to the account has readers of it: one without is not waited for, and what it claims may be late. Who was waited for long enough (three round trips,
+//! least as high: whatever it claims from then on is above. So nothing is late in a whole network where each node that writes to the account has
+//! readers of it: one without is not waited for, and what it claims may be late. Who was waited for long enough (three round trips,
 //! two seconds at most, and twice as long for each time that the message was claimed before) is waited for no longer; what is late then is claimed
 //! again (docs/design.md#rule-4).
 //!
@@ -22,7 +23,7 @@ use whimbrel_storage::{Mutation, Room};
 
 use super::{
     BTreeMap, Own, Partition, PartitionOwner, Phase, confirming::Confirm, keys, notify::Notifier,
-    rows::push_row, writing::take_shown,
+    rows::push_row, writing::take_visible,
 };
 use crate::{
     api::{Failure, MailboxCall, Reply},
@@ -57,7 +58,8 @@ pub(super) enum OtherNodes {
 }
 
 impl WaitingAnswer {
-    /// A commit of the partition has failed, and is the first that did. Whether the answer tells of what is durable, and so is given when the account was read again. What
+    /// A commit of the partition has failed, and is the first that did. Whether the answer tells of what is durable, and so is given when the account
+    /// was read again. What
     /// others had to have is taken back then, since it is not known any more how far they are.
     pub(super) fn outlives(&mut self, failed: Ticket) -> bool {
         if self.commit.is_some_and(|commit| commit >= failed) || broken("refused-stays") {
@@ -128,7 +130,7 @@ impl Own {
                 if matches!(&other, Frame::Hello(hello) if hello.begins_anew()) {
                     self.hears(now, peer);
                 }
-                if matches!(&other, Frame::Hello(hello) if hello.young == Some(true)) {
+                if matches!(&other, Frame::Hello(hello) if hello.syncing == Some(true)) {
                     self.announced.is_new(peer);
                 }
                 self.shipping.received(now, &self.log, peer, other);
@@ -209,7 +211,7 @@ impl Own {
             Some(Peer {
                 slot: *slots.get(&heard.peer)?,
                 heard: heard.counter,
-                patience_micros: heard.patience_micros,
+                timeout_micros: heard.timeout_micros,
             })
         });
         Peers::new(now.mono_micros, peers.collect())
@@ -342,7 +344,7 @@ impl PartitionOwner {
         entry.wait_until = effects.wait_until;
         self.waits
             .extend(effects.wait_until.map(|at| (at, account)));
-        let shown = take_shown(replica, account);
+        let shown = take_visible(replica, account);
         let shown = row.into_iter().chain(shown);
         let mut rows: Vec<Vec<Mutation>> = shown.map(|row| vec![row]).collect();
         let mut last = Vec::new();
@@ -394,7 +396,7 @@ impl PartitionOwner {
             let claimants = claimed.iter().map(|uid| replica.claimant(target, **uid));
             messages = claimants.collect::<Option<_>>().unwrap_or_default();
         }
-        let shown = |of| matches!(replica.standing(of), Visibility::VisibleMessage(_));
+        let shown = |of| matches!(replica.visibility(of), Visibility::VisibleMessage(_));
         if confirm.is_none() && (told_at_once || messages.iter().all(shown)) {
             return Some(reply);
         }
@@ -429,7 +431,8 @@ impl PartitionOwner {
         }
     }
 
-    /// Under which UIDs messages are told to be in a mailbox, where they are shown now. Of what is not, or not any more, the claim is told that was made for it, and so the
+    /// Under which UIDs messages are told to be in a mailbox, where they are shown now. Of what is not, or not any more, the claim is told that was
+    /// made for it, and so the
     /// mailbox's UIDNEXT is above it.
     fn tell_uids_of<'a>(
         &mut self,
@@ -442,14 +445,14 @@ impl PartitionOwner {
             return;
         };
         for (uid, message) in told {
-            match replica.standing(message) {
+            match replica.visibility(message) {
                 Visibility::VisibleMessage(shown)
                     if replica.resolve(target, shown) == Some(shown) =>
                 {
                     *uid = shown;
                 }
                 // Once its body comes, or its wait ends, it is claimed again: what was told of its mailbox is above this claim.
-                _ => replica.announce_told(target, *uid),
+                _ => replica.announce_uid(target, *uid),
             }
         }
     }
@@ -495,13 +498,13 @@ impl PartitionOwner {
 
 /// For a body no answer waits: nobody may have it.
 fn waits(replica: &whimbrel_mailbox::Replica, messages: &[MessageId]) -> bool {
-    let mut standings = messages.iter().map(|message| replica.standing(message));
-    standings.any(|standing| standing == Visibility::Waits)
+    let mut standings = messages.iter().map(|message| replica.visibility(message));
+    standings.any(|visibility| visibility == Visibility::Waits)
 }
 
 #[cfg(test)]
 mod tests {
-    use whimbrel_mailbox::{CLAIMS_KEPT_MAX, PATIENCE_MICROS_MAX};
+    use whimbrel_mailbox::{CLAIMS_KEPT_MAX, TIMEOUT_MICROS_MAX};
     use whimbrel_replication::readers::Config;
 
     /// Claims end on every link that is faster than the longest wait only if all waits come to it in the end.
@@ -509,9 +512,9 @@ mod tests {
     fn the_shortest_wait_comes_to_the_longest() {
         let config = Config::default();
         assert_eq!(
-            config.patience_micros_min << CLAIMS_KEPT_MAX,
-            PATIENCE_MICROS_MAX
+            config.timeout_micros_min << CLAIMS_KEPT_MAX,
+            TIMEOUT_MICROS_MAX
         );
-        assert!(config.patience_micros_max <= PATIENCE_MICROS_MAX);
+        assert!(config.timeout_micros_max <= TIMEOUT_MICROS_MAX);
     }
 }

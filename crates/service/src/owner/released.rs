@@ -1,6 +1,7 @@
 //! A partition that this node has left, and coming back to it (`docs/decisions/0040`).
 //!
-//! It is *closed* when those who stay have all of it: from then on nothing is written. When the driver has told the others that this node is away, and that is on disk, a
+//! It is *closed* when those who stay have all of it: from then on nothing is written. When the driver has told the others that this node is away,
+//! and that is on disk, a
 //! row says where its own log ended ([`log::AWAY_KEY`]), with the commit that cuts all logs and takes the position. Then the rows go, page by page, with
 //! the references of bodies, and then it is forgotten where the logs of others stood. A crash anywhere leads to the same being done again.
 //!
@@ -76,11 +77,14 @@ impl PartitionOwner {
 
     /// What has been heard of who holds the partition may concern what this node has left.
     pub(super) fn left_on(&mut self, now: Now, partition: PartitionId) {
-        let standing = self.config.holders.standing(self.config.origin, partition);
+        let holder_state = self
+            .config
+            .holders
+            .holder_state(self.config.origin, partition);
         let Some(Partition::Released(left)) = self.partitions.get(&partition) else {
             return;
         };
-        match (&left.step, standing.phase) {
+        match (&left.step, holder_state.phase) {
             (Step::Whole, Phase::Away) => self.look_at_left(partition),
             (Step::Again(at), Phase::Away) if *at <= now.mono_micros => {
                 self.look_at_left(partition);
@@ -104,8 +108,11 @@ impl PartitionOwner {
 
     /// A partition that this node is away from is looked at: perhaps not all is gone.
     pub(super) fn open_left(&mut self, partition: PartitionId) {
-        let standing = self.config.holders.standing(self.config.origin, partition);
-        let (end, step) = (standing.end, Step::Whole);
+        let holder_state = self
+            .config
+            .holders
+            .holder_state(self.config.origin, partition);
+        let (end, step) = (holder_state.end, Step::Whole);
         let left = Partition::Released(Box::new(Released { end, step }));
         self.partitions.insert(partition, left);
         self.look_at_left(partition);

@@ -19,7 +19,7 @@ use super::{
     rows::{free_room, released_body, take_state},
     sent_copies::USUAL_NAME,
     split_commits::BATCH_BYTES_MAX,
-    writing::take_shown,
+    writing::take_visible,
 };
 use crate::{
     machine::{Note, Now, Output, Ticket},
@@ -85,7 +85,7 @@ impl PartitionOwner {
                 self.drop_early(peer);
                 self.of_all(now, |own, now| own.unlinked(now, peer));
             }
-            PeerInput::Clock(clock) => self.stamps.tell(clock),
+            PeerInput::Clock(clock) => self.stamps.set_clock(clock),
             PeerInput::RoundTrip(peer, micros) => {
                 if let Some(link) = self.links.get_mut(&peer) {
                     link.round_trip = Some(micros);
@@ -158,7 +158,7 @@ impl PartitionOwner {
             return;
         };
         let tells_of_all = |node| {
-            self.is_of_members(node) || node == self.config.origin && self.life(partition) > 0
+            self.is_of_members(node) || node == self.config.origin && self.generation(partition) > 0
         };
         let is_of_nobody = match &frame {
             Frame::VisibleVector(told) => !tells_of_all(told.member),
@@ -180,7 +180,7 @@ impl PartitionOwner {
                     Frame::Covered(answer) => self.covered(now, peer, answer),
                     frame => own.received(now, peer, frame),
                 }
-                self.spread_on(partition);
+                self.add_delivery_ack(partition);
                 self.confirm_on(partition);
                 self.ship(now, partition);
             }
@@ -555,14 +555,14 @@ impl PartitionOwner {
             let put = replica.put_into(&step, &ops, SpecialUse::Sent, USUAL_NAME);
             let applied = replica.apply(&step, ops);
             if slot.is_some() {
-                let known = own.announced.all_shown(account.0);
+                let known = own.announced.all_visible(account.0);
                 replica.note_claims(slot, batch.origin, batch.last(), &known);
             }
             let risen = (replica.epoch() > epoch).then(|| replica.uidvalidity());
             let mut rows = take_state(replica, account);
             let released = rows.iter().filter_map(released_body);
             let released: Vec<BlobName> = released
-                .filter(|blob| own.lacking.contains_key(blob))
+                .filter(|blob| own.missing_blobs.contains_key(blob))
                 .collect();
             let bytes = mutations.iter().chain(&rows).map(Mutation::bytes);
             let fits = bytes.sum::<usize>() <= self.config.foreign_bytes_max;
@@ -595,7 +595,7 @@ impl PartitionOwner {
             missed.extend(unnamed);
             mutations.extend(rows);
             sent.extend(put.into_iter().map(|(id, content)| (account, id, content)));
-            shown.push((account, take_shown(replica, account)));
+            shown.push((account, take_visible(replica, account)));
             let measured = entry
                 .measured
                 .again(replica, &mut self.bytes, self.quotas.of(account));

@@ -1,15 +1,18 @@
 //! Sent mail: the server's own copy of what was submitted, and what becomes of it when the client keeps one, too.
 //!
 //! Many clients append what they have sent to the mailbox for sent mail by themselves. Theirs is always kept: it may hold more (Bcc, drafts' flags),
-//! and the client knows its UID. Ours is then a *twin* (the same identity, the other maker, both from the last ten minutes) and is expunged; flags that somebody has
-//! set on it meanwhile go to the client's. If it was moved, or marked as deleted, both stay. Whichever of the two comes second has the other looked for, so the order does not
+//! and the client knows its UID. Ours is then a *twin* (the same identity, the other maker, both from the last ten minutes) and is expunged; flags
+//! that somebody has
+//! set on it meanwhile go to the client's. If it was moved, or marked as deleted, both stay. Whichever of the two comes second has the other looked
+//! for, so the order does not
 //! matter. One copy of the client's takes the place of one of ours, also where a message was sent twice.
 //!
 //! The identity of a message is its Message-ID. Where the client has sent none, it is when, by whom, to whom and under what subject it was written.
 //!
 //! How they are found: the newest messages of the mailbox are gone through, the last one first, for those that were made the other way. Of what has come
 //! since the start it is remembered what its identity is; of the others, and of those that have the right one, the content rows are read from the
-//! store when the commit of the second one is durable (before that it could not be seen which others are), and compared, one after the other. What is found is expunged by an operation of its own. A crash in between leaves both; nothing is lost.
+//! store when the commit of the second one is durable (before that it could not be seen which others are), and compared, one after the other. What is
+//! found is expunged by an operation of its own. A crash in between leaves both; nothing is lost.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -342,15 +345,21 @@ impl Identity {
         let Ok(Content { summary, .. }) = Content::decode(content) else {
             return Identity::default();
         };
-        let Ok(glance) = SortKeys::new(&summary, false) else {
+        let Ok(sort_keys) = SortKeys::new(&summary, false) else {
             return Identity::default();
         };
-        let id = glance.message_id.map(|id| id.trim_ascii());
+        let id = sort_keys.message_id.map(|id| id.trim_ascii());
         let id = id.filter(|id| !id.is_empty()).map(Box::from);
-        let from = glance.from.unwrap_or_default();
-        let to = glance.to.unwrap_or_default();
-        let rest = [glance.subject, from.mailbox, from.host, to.mailbox, to.host];
-        let written = glance.date.map(|date| {
+        let from = sort_keys.from.unwrap_or_default();
+        let to = sort_keys.to.unwrap_or_default();
+        let rest = [
+            sort_keys.subject,
+            from.mailbox,
+            from.host,
+            to.mailbox,
+            to.host,
+        ];
+        let written = sort_keys.date.map(|date| {
             let parts = [Some(date)].into_iter().chain(rest);
             let parts = parts.map(|part| [&[0], part.unwrap_or_default()].concat());
             parts.flatten().collect()

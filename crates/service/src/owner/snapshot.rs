@@ -156,7 +156,7 @@ impl PartitionOwner {
                 own.states.given.extend(snapshot.iter().map(|of| of.state));
                 let given = u64::from(snapshot.is_some());
                 own.shipping.fixed(now, asked, snapshot);
-                self.counted.states_given += given;
+                self.counted.snapshots_sent += given;
             }
             Some(own) => {
                 own.shipping.fixed(now, asked, None);
@@ -406,7 +406,7 @@ impl PartitionOwner {
         own.states.taking = None;
         own.states.joining = Some(joining::Joining::begun(joined, ticket));
         own.lacks_anew();
-        self.counted.states_taken += 1;
+        self.counted.snapshots_received += 1;
         // What is being read of them is of before.
         self.loads.retain(|_, load| match load {
             Load::Rows(account) | Load::Held(account) => keys::partition_of(*account) != partition,
@@ -451,7 +451,8 @@ impl PartitionOwner {
         }
     }
 
-    /// An import was forgotten that may come again. A node that heard of both, and of the removal between them, would keep it dead: should this one be made a cluster,
+    /// An import was forgotten that may come again. A node that heard of both, and of the removal between them, would keep it dead: should this one
+    /// be made a cluster,
     /// the others are given a state (docs/decisions/0042).
     pub(super) fn is_forgotten(&mut self, now: Now, partition: PartitionId) {
         if let Some(own) = self.running(partition) {

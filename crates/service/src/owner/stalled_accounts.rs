@@ -2,13 +2,16 @@
 //!
 //! Nothing of such an account is half done, and nothing else waits for it: its part of each batch is *held*, in rows of its own, in the commit by which the
 //! batch counts as applied. The account is not served until a start at which all that is held can be applied, in its order; so it makes
-//! no operation meanwhile that would not rest on what is held, and to other nodes the batches are applied: whatever names a record that they have collected was made before
+//! no operation meanwhile that would not rest on what is held, and to other nodes the batches are applied: whatever names a record that they have
+//! collected was made before
 //! that, and is held here with all that it rests on.
 //!
 //! What is held lies on disk, however much it is; of the account a number is in memory.
 //!
-//! What another node's batch changes may be more than one commit has room for: rows are greater here than where it was made, by keywords of which its maker had not heard. Then its part is
-//! held, too, and applied at once in as many commits as it needs. Each has the rows of some messages and, in the held row, the operations that are left: a crash between two
+//! What another node's batch changes may be more than one commit has room for: rows are greater here than where it was made, by keywords of which its
+//! maker had not heard. Then its part is
+//! held, too, and applied at once in as many commits as it needs. Each has the rows of some messages and, in the held row, the operations that are
+//! left: a crash between two
 //! of them leaves an account that goes on with these (docs/decisions/0091).
 
 use bytes::Bytes;
@@ -23,7 +26,7 @@ use super::{
     remote_batches::of_slot,
     rows::{blob_name, free_room, take_state},
     split_commits::BATCH_BYTES_MAX,
-    writing::take_shown,
+    writing::take_visible,
 };
 use crate::{
     api::Failure,
@@ -202,7 +205,7 @@ impl PartitionOwner {
             return;
         };
         if own.stalled.values().any(|of| !of.tried) {
-            self.load_unlooked(partition);
+            self.load_deferred_loads(partition);
         }
     }
 
@@ -283,7 +286,7 @@ impl PartitionOwner {
         replica.follow_epoch(Op::epoch_of_all(&ops));
         let blobs = held.blobs.iter().filter_map(|name| blob_of_batch(name));
         blobs
-            .filter(|blob| own.lacking.contains_key(blob))
+            .filter(|blob| own.missing_blobs.contains_key(blob))
             .for_each(|blob| replica.lack(blob));
         let peers = Peers::none();
         let step = Step {
@@ -299,7 +302,8 @@ impl PartitionOwner {
             .apply(&step, ops)
             .map_err(|error| error.to_string())?;
         // As of one that was loaded: rows may say so of other accounts alone.
-        own.lacking.hold_back(account, replica.lacking());
+        own.missing_blobs
+            .hold_back(account, replica.missing_blobs());
         let mut mutations = take_state(replica, account);
         if rest.is_empty() {
             // Not before the rows hold the bodies.
@@ -317,7 +321,7 @@ impl PartitionOwner {
         if mutations.iter().map(Mutation::bytes).sum::<usize>() > BATCH_BYTES_MAX {
             return Err("what it changes is more than a commit has room for".into());
         }
-        let shown = take_shown(replica, account);
+        let shown = take_visible(replica, account);
         self.write_rows(account, room, [mutations]);
         self.write_rows(account, room, shown.into_iter().map(Some));
         Ok(rest)
@@ -345,7 +349,7 @@ impl PartitionOwner {
             ))));
         }
         // What was held might have named more.
-        let unnamed = unnamed_by(&replica, own.lacking_of(account));
+        let unnamed = unnamed_by(&replica, own.missing_blobs_of(account));
         let rows = own.names_no_more(account, unnamed.iter().copied());
         self.write_rows(account, Room::Ordinary, [vec![gone], rows]);
         self.missed_no_more(partition, unnamed);

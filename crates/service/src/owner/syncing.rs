@@ -1,11 +1,14 @@
 //! Partitions of a node that is new, or came for one whose disk was lost: until this node has all that another one had when it was first heard
-//! (`replication::partition`), clients are told to come later, deliveries are for other nodes to make, and nothing is opened: no operation is made, and no UID told that what is
+//! (`replication::partition`), clients are told to come later, deliveries are for other nodes to make, and nothing is opened: no operation is made,
+//! and no UID told that what is
 //! still to come would have to give way to.
 //!
-//! Bodies are waited for, too: a message without its body is not shown, and would be late when it comes. What a peer shows it has the body of, so what all linked ones lack
+//! Bodies are waited for, too: a message without its body is not shown, and would be late when it comes. What a peer shows it has the body of, so
+//! what all linked ones lack
 //! is not waited for.
 //!
-//! It is so in each partition by itself, from the first start on. That it has ended is a row, so that an older node which can reach nobody at a later start serves.
+//! It is so in each partition by itself, from the first start on. That it has ended is a row, so that an older node which can reach nobody at a later
+//! start serves.
 
 use std::collections::BTreeSet;
 
@@ -21,12 +24,12 @@ use crate::{
 };
 
 /// MODSEQs run ahead of the clock of a partition when something is shown by which that does not advance: within one life by less than this, an hour of it.
-const MODSEQS_OF_A_LIFE: u64 = 3_600_000_000;
+const MODSEQS_PER_GENERATION: u64 = 3_600_000_000;
 
 /// Whether clients may know more of a partition than this node.
 #[derive(PartialEq, Eq)]
 pub(super) enum SyncState {
-    Young,
+    Syncing,
     /// All operations are here, perhaps in a state of which accounts are to be joined.
     Joining,
     /// And these bodies are not.
@@ -39,28 +42,28 @@ pub(super) enum SyncState {
 impl Own {
     /// A replica of which nothing is here begins. In another life this node may have told clients of it, and knows of that no more.
     pub(super) fn begin(&self, replica: &mut Replica, renewal: &RestoreRecovery) {
-        match self.life {
+        match self.generation {
             0 => replica.begin(renewal),
-            life => {
-                let above = self.log.hlc().last() + u64::from(life) * MODSEQS_OF_A_LIFE;
+            generation => {
+                let above = self.log.hlc().last() + u64::from(generation) * MODSEQS_PER_GENERATION;
                 replica.begin_again(renewal, above);
             }
         }
     }
 
-    pub(super) fn is_young(&self) -> bool {
-        self.age != SyncState::Grown && !broken("young-answers")
+    pub(super) fn is_syncing(&self) -> bool {
+        self.age != SyncState::Grown && !broken("syncing-answers")
     }
 }
 
 impl PartitionOwner {
-    pub(super) fn is_young(&self, partition: PartitionId) -> bool {
-        matches!(self.partitions.get(&partition), Some(Partition::Running(own)) if own.is_young())
+    pub(super) fn is_syncing(&self, partition: PartitionId) -> bool {
+        matches!(self.partitions.get(&partition), Some(Partition::Running(own)) if own.is_syncing())
     }
 
-    pub(super) fn partitions_young(&self) -> u64 {
+    pub(super) fn partitions_syncing(&self) -> u64 {
         let all = self.partitions.keys();
-        all.filter(|partition| self.is_young(**partition)).count() as u64
+        all.filter(|partition| self.is_syncing(**partition)).count() as u64
     }
 
     /// Refuses what would make an operation or tell a client something. What is not asked again waits.
@@ -83,7 +86,7 @@ impl PartitionOwner {
         }
     }
 
-    /// All operations that were lacking are here, and durable.
+    /// All operations that were missing_blobs are here, and durable.
     pub(super) fn grown(&mut self, partition: PartitionId) {
         if let Some(own) = self.running(partition) {
             own.age = SyncState::Joining;
@@ -95,12 +98,12 @@ impl PartitionOwner {
         }
     }
 
-    /// Of what came as a state nothing is to be joined any more: it is known which bodies are lacking.
+    /// Of what came as a state nothing is to be joined any more: it is known which bodies are missing_blobs.
     pub(super) fn all_joined(&mut self, partition: PartitionId) {
         if let Some(own) = self.running(partition)
             && own.age == SyncState::Joining
         {
-            own.age = SyncState::Fetching(own.lacking.keys().copied().collect());
+            own.age = SyncState::Fetching(own.missing_blobs.keys().copied().collect());
             self.all_fetched(partition);
         }
     }
@@ -115,7 +118,7 @@ impl PartitionOwner {
         }
     }
 
-    /// Of these bodies some may be lacking no more, since no message names them.
+    /// Of these bodies some may be missing_blobs no more, since no message names them.
     pub(super) fn missed_no_more(
         &mut self,
         partition: PartitionId,
@@ -123,7 +126,7 @@ impl PartitionOwner {
     ) {
         for blob in blobs {
             let own = self.running(partition);
-            if let Some(own) = own.filter(|own| !own.lacking.contains_key(&blob)) {
+            if let Some(own) = own.filter(|own| !own.missing_blobs.contains_key(&blob)) {
                 // As for who asks from now on: what named it is gone, here as there, when this is durable.
                 own.confirming.here(&blob, own.newest());
                 self.lacked.remove(&(blob, partition));
@@ -136,7 +139,7 @@ impl PartitionOwner {
     pub(super) fn nobody_has(&mut self, now: Now, blob: &BlobName) {
         for partition in self.lacked_in(blob) {
             let own = self.running(partition);
-            let accounts = own.and_then(|own| own.lacking.get(blob)?.accounts.clone());
+            let accounts = own.and_then(|own| own.missing_blobs.get(blob)?.accounts.clone());
             for account in accounts.into_iter().flatten() {
                 let entry = self.accounts.get(&account);
                 let waits = entry.is_some_and(
@@ -152,13 +155,13 @@ impl PartitionOwner {
         }
     }
 
-    /// When nothing is lacking that is kept.
+    /// When nothing is missing_blobs that is kept.
     fn all_fetched(&mut self, partition: PartitionId) {
         let ticket = self.ticket();
         let Some(own) = self.running(partition) else {
             return;
         };
-        if !matches!(&own.age, SyncState::Fetching(bodies) if bodies.is_empty() || broken("young-without-bodies"))
+        if !matches!(&own.age, SyncState::Fetching(bodies) if bodies.is_empty() || broken("syncing-without-bodies"))
         {
             return;
         }
@@ -185,7 +188,8 @@ impl PartitionOwner {
         self.take_up(now, partition);
     }
 
-    /// The first operations that this node makes. Accounts that are in memory begin in a new epoch where its own of before are lost, and what is late in them is claimed again. Others do
+    /// The first operations that this node makes. Accounts that are in memory begin in a new epoch where its own of before are lost, and what is late
+    /// in them is claimed again. Others do
     /// when they are loaded, or opened.
     fn claim_what_is_known(&mut self, now: Now, partition: PartitionId) {
         let lost = self
@@ -207,7 +211,7 @@ impl PartitionOwner {
             self.claim_late(now, account);
             self.is_looked_at(now, account);
         }
-        self.load_unlooked(partition);
+        self.load_deferred_loads(partition);
     }
 
     /// Does with what waits for accounts of a partition what can be done with it now.

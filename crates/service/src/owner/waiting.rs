@@ -1,8 +1,10 @@
-//! A partition that is left alone for a second, since the store has refused a commit of it or could not read: a disk that was full a moment ago mostly still is, and each try costs the
+//! A partition that is left alone for a second, since the store has refused a commit of it or could not read: a disk that was full a moment ago
+//! mostly still is, and each try costs the
 //! reading of the partition.
 //!
-//! Clients are served meanwhile from what can be read without a write. What the partition does of itself waits: batches of other nodes, accounts that are to be joined or go on after they were
-//! stalled, claims of what is late, bodies that are lacking, rows that are of no use.
+//! Clients are served meanwhile from what can be read without a write. What the partition does of itself waits: batches of other nodes, accounts that
+//! are to be joined or go on after they were
+//! stalled, claims of what is late, bodies that are missing_blobs, rows that are of no use.
 
 use whimbrel_crdt::PartitionId;
 use whimbrel_mailbox::{AccountId, BlobName};
@@ -57,7 +59,7 @@ impl PartitionOwner {
         self.joins.insert(partition);
         self.sweep_on(partition);
         self.load_wanted(partition);
-        self.load_unlooked(partition);
+        self.load_deferred_loads(partition);
         for (ticket, read) in &mut self.reads {
             let again = read.again(partition, *ticket);
             self.out.extend(again);
@@ -69,12 +71,13 @@ impl PartitionOwner {
         let Some(own) = self.running(partition) else {
             return;
         };
-        let lacking: Vec<BlobName> = own.lacking.keys().copied().collect();
+        let missing_blobs: Vec<BlobName> = own.missing_blobs.keys().copied().collect();
         let want = |blob| Output::Peer(PeerOutput::Request(blob));
-        self.out.extend(lacking.into_iter().map(want));
+        self.out.extend(missing_blobs.into_iter().map(want));
     }
 
-    /// Accounts that are not in memory are read if anybody wants them, but while the partition is left alone only those for which a client waits; others are forgotten.
+    /// Accounts that are not in memory are read if anybody wants them, but while the partition is left alone only those for which a client waits;
+    /// others are forgotten.
     pub(super) fn load_wanted(&mut self, partition: PartitionId) {
         let absent = self.accounts.iter().filter(|(_, entry)| {
             entry.partition == partition && matches!(entry.phase, Phase::Absent)
@@ -88,13 +91,13 @@ impl PartitionOwner {
             };
             let waiting = !entry.waiting.is_empty();
             let known = waiting || !entry.watchers.is_empty() || !entry.held.is_empty();
-            // In a young partition it waits for more than its rows; one that is stalled may be what that waits for.
-            let for_more = waiting && own.is_young() && !own.stalled.contains_key(&account);
+            // In a syncing partition it waits for more than its rows; one that is stalled may be what that waits for.
+            let for_more = waiting && own.is_syncing() && !own.stalled.contains_key(&account);
             let left_alone = own.retry_at.is_some() && !waiting;
             if known && (for_more || left_alone) {
                 continue;
             }
-            if known || self.is_unlooked(account) {
+            if known || self.is_deferred_loads(account) {
                 self.load(account);
             } else {
                 self.accounts.remove(&account);

@@ -17,9 +17,9 @@ use crate::{
 };
 
 /// Rows that may be written after the batch: what another node's RENAME, or time, shows at once may be more than one commit has room for.
-pub(super) fn take_shown(replica: &mut Replica, account: AccountId) -> Vec<Mutation> {
+pub(super) fn take_visible(replica: &mut Replica, account: AccountId) -> Vec<Mutation> {
     let mut rows = Vec::new();
-    for (row, value) in replica.take_dirty_shown() {
+    for (row, value) in replica.take_dirty_visible() {
         push_row(&mut rows, account, &row, value);
     }
     rows
@@ -79,7 +79,7 @@ impl PartitionOwner {
                 for op in &ops {
                     if let Op::Claim { claims, .. } = op {
                         let count = claims.len() as u64;
-                        self.counted.claims_again += count;
+                        self.counted.uids_reassigned += count;
                         own.claiming.insert(account);
                         *self.claims.entry(entry.partition).or_default() += count;
                     }
@@ -103,11 +103,11 @@ impl PartitionOwner {
                             .push_back(Output::Fatal(format!("account {account}: {error}")));
                     }
                 };
-                // In a young partition that waits (`claim_late`).
-                late = effects.late && (!own.is_young() || broken("young-claims"));
+                // In a syncing partition that waits (`claim_late`).
+                late = effects.late && (!own.is_syncing() || broken("syncing-claims"));
                 if !self.config.peers.is_empty() {
                     let last = reserved.first + u64::from(count) - 1;
-                    let shown = own.announced.all_shown(account.0);
+                    let shown = own.announced.all_visible(account.0);
                     replica.note_claims(None, own.log.origin(), last, &shown);
                 }
                 entry.wait_until = effects.wait_until;
@@ -130,7 +130,7 @@ impl PartitionOwner {
                 sealed = Some(own.log.seal(&reserved, vec![section], blobs).1);
             }
             let mut mutations = take_state(replica, account);
-            let shown = take_shown(replica, account);
+            let shown = take_visible(replica, account);
             let bytes = |rows: &[Mutation]| rows.iter().map(Mutation::bytes).sum::<usize>();
             let entry_bytes = sealed.as_ref().map_or(0, Commit::bytes);
             // What is announced must not be on disk before what is shown.
@@ -265,7 +265,8 @@ impl PartitionOwner {
         }
     }
 
-    /// Late messages are claimed again before they are shown; in a young partition when it has grown: what removes them may be still to come, and be forgotten elsewhere.
+    /// Late messages are claimed again before they are shown; in a syncing partition when it has grown: what removes them may be still to come, and
+    /// be forgotten elsewhere.
     pub(super) fn claim_late(&mut self, now: Now, account: AccountId) {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
@@ -275,7 +276,7 @@ impl PartitionOwner {
         else {
             return;
         };
-        if own.is_young() && !broken("young-claims") {
+        if own.is_syncing() && !broken("syncing-claims") {
             if replica.late() > 0
                 && let Some(own) = self.running(keys::partition_of(account))
             {
@@ -334,7 +335,7 @@ impl PartitionOwner {
         self.search_twins(ticket, done);
         self.purge_after(ticket, done);
         if !done {
-            self.untold(partition, ticket);
+            self.unannounced(partition, ticket);
         }
         if done && !reset {
             self.state_committed(now, partition, ticket);
@@ -344,7 +345,7 @@ impl PartitionOwner {
             self.confirm_on(partition);
         }
         if done && !reset {
-            self.spread_on(partition);
+            self.add_delivery_ack(partition);
             self.resume_on(partition);
         }
         if reset {
@@ -356,8 +357,8 @@ impl PartitionOwner {
     }
 
     /// A commit has failed, and all answers that saw it: sessions do not know what these told.
-    fn untold(&mut self, partition: PartitionId, ticket: Ticket) {
-        if broken("untold-is-known") {
+    fn unannounced(&mut self, partition: PartitionId, ticket: Ticket) {
+        if broken("unannounced-is-known") {
             return;
         }
         let sessions = self.sessions.values_mut();

@@ -7,19 +7,22 @@ use whimbrel_replication::{readers, wire::Reading};
 
 use super::Frame;
 
-/// Frames of one peer that are kept, beside those of which the newest says all. What else it sends it says once, or about what was written here: of bodies that it asks for more than these it is
+/// Frames of one peer that are kept, beside those of which the newest says all. What else it sends it says once, or about what was written here: of
+/// bodies that it asks for more than these it is
 /// not told, and gives up on this node in the end. Bounds memory, which a peer would decide about.
 const KEPT_MAX: usize = 64;
 
 /// Keeps a frame for a partition that is being opened, unless it comes again or there are too many.
 ///
-/// However long that takes, and however much other peers say meanwhile, a peer has said where it stands when it is over: it says that once for each link, and goes on with what has changed.
+/// However long that takes, and however much other peers say meanwhile, a peer has said where it stands when it is over: it says that once for each
+/// link, and goes on with what has changed.
 pub(crate) fn keep_early(
     frames: &mut Vec<(Incarnation, Frame)>,
     peer: Incarnation,
     mut frame: Frame,
 ) {
-    // These are sent again when we have said where we stand: they come only if the partition was open before, and are too many to be kept. Who leaves asks again.
+    // These are sent again when we have said where we stand: they come only if the partition was open before, and are too many to be kept. Who leaves
+    // asks again.
     if matches!(
         frame,
         Frame::Batches(_)
@@ -140,7 +143,7 @@ mod tests {
             room: ROOM,
             yours: None,
             anew: Some(false),
-            young: None,
+            syncing: None,
             lives: None,
         })
     }

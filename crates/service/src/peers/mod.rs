@@ -5,11 +5,12 @@
 //! nothing of what is in a frame but its partition.
 //!
 //! Invariants:
-//! - What the machine wants stored or applied is handed to the store in the order in which it was wanted.
+//! - What the machine wants stored or applied is forwarded to the store in the order in which it was wanted.
 //! - The machine is told of a commit when it is durable, in the order of the commits.
 //!
-//! Reading order: this file (inputs and outputs), [`shipping`], [`state`] (rows in place of a log), `whole` (those of the directory and of the queue),
-//! [`bodies`], `early` (what comes before a partition is open).
+//! Reading order: this file (inputs and outputs), [`shipping`], [`snapshot`] (rows in place of a log), `singleton_snapshot` (those of the directory
+//! and of the queue),
+//! [`blobs`], `buffered_frames` (what comes before a partition is open).
 
 pub mod blobs;
 mod buffered_frames;
@@ -75,7 +76,8 @@ pub(crate) const READ_AGAIN_MICROS: u64 = 1_000_000;
 pub enum PeerInput {
     /// The members of the cluster, this node among them, and their slots. Told before the first of a new one is linked.
     Members(BTreeMap<Incarnation, u8>),
-    /// Who holds which partition, as the members of before say. Told behind these, and before frames of who knew it. The directory and the queue are everybody's.
+    /// Who holds which partition, as the members of before say. Told behind these, and before frames of who knew it. The directory and the queue are
+    /// everybody's.
     Holders(Holders),
     /// Those whose logs are closed, and the slots they had. Told before members without them.
     Former(BTreeMap<Incarnation, u8>),
@@ -110,7 +112,8 @@ pub enum PeerInput {
     Body(BlobName, u64),
     /// No node to which there is a stream has the body. Told to all owners.
     NoBody(BlobName),
-    /// The body is looked for no more, since no node had it a while ago: if it is still lacking here, it is to be wanted again. Told to all owners and the queue.
+    /// The body is looked for no more, since no node had it a while ago: if it is still missing_blobs here, it is to be wanted again. Told to all
+    /// owners and the queue.
     WantAgain(BlobName),
     /// A session of the account has found that a body is not here, which a record of it named a moment ago. Told to the account's owner.
     Missed(AccountId, BlobName),
@@ -124,15 +127,15 @@ pub struct PartitionReport {
     /// Its logs and peers; `None`: it is being opened.
     pub open: Option<Report>,
     /// Bodies that batches name and that are not here.
-    pub bodies_missing: u64,
+    pub blobs_missing: u64,
     /// Accounts that cannot go on.
     pub accounts_stalled: u64,
     /// Claims made again since the start.
-    pub claims_again: u64,
+    pub uids_reassigned: u64,
     /// This node is new in it, or came back to it, and is not known to have all that another one had.
-    pub young: bool,
+    pub syncing: bool,
     /// Other members that hold it and have what clients may know.
-    pub whole_at: BTreeSet<Incarnation>,
+    pub complete_at: BTreeSet<Incarnation>,
     /// This node serves nothing of it any more.
     pub left: Option<LeftReport>,
     /// Partitions with mail that no other node has (queue only): they are not to be left.

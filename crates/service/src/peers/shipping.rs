@@ -22,11 +22,11 @@ use crate::{
     machine::{Now, Ticket},
 };
 
-/// When the store has refused a commit, nothing of other nodes is handed to it for so long: a disk that was full a moment ago mostly still is, and each
+/// When the store has refused a commit, nothing of other nodes is forwarded to it for so long: a disk that was full a moment ago mostly still is, and each
 /// try costs the reading of the partition.
 const PAUSE_MICROS: u64 = 1_000_000;
 
-/// What has to be handed to the store next.
+/// What has to be forwarded to the store next.
 pub(crate) enum Work {
     /// A batch of another node, to be stored and, if so said, applied in the same commit.
     Store {
@@ -144,7 +144,7 @@ pub(crate) struct Shipping {
     commits: VecDeque<(Ticket, OnDurable)>,
     deadline: Option<u64>,
     linked: bool,
-    /// The store has refused something: nothing is handed to it before this time.
+    /// The store has refused something: nothing is forwarded to it before this time.
     paused_until: Option<u64>,
     /// It has all that it lacked when it was new, which is kept when that time is over.
     grown: bool,
@@ -236,7 +236,7 @@ impl Shipping {
 
     /// How it stands.
     pub(crate) fn report(&self) -> Report {
-        self.machine.standing()
+        self.machine.holder_state()
     }
 
     /// What is on disk, be it applied or not.
@@ -250,13 +250,13 @@ impl Shipping {
     }
 
     /// Whether a peer has said where it stands, and that it has what clients may know.
-    pub(crate) fn is_whole_at(&self, peer: Incarnation) -> bool {
-        self.machine.is_greeted(peer) && !self.machine.is_young_at(peer)
+    pub(crate) fn is_complete_at(&self, peer: Incarnation) -> bool {
+        self.machine.is_greeted(peer) && !self.machine.is_syncing_at(peer)
     }
 
     /// Whether the peer is linked, and has said that it is new. One that is not linked may have all by now.
-    pub(crate) fn is_young_at(&self, peer: Incarnation) -> bool {
-        self.machine.is_greeted(peer) && self.machine.is_young_at(peer)
+    pub(crate) fn is_syncing_at(&self, peer: Incarnation) -> bool {
+        self.machine.is_greeted(peer) && self.machine.is_syncing_at(peer)
     }
 
     /// Up to where our own log is durable.
@@ -391,7 +391,7 @@ impl Shipping {
         }
     }
 
-    /// A commit of the partition was handed to the store. One of rows alone is nothing to the machine.
+    /// A commit of the partition was forwarded to the store. One of rows alone is nothing to the machine.
     pub(crate) fn committing(&mut self, ticket: Ticket, then: impl Into<Option<OnDurable>>) {
         let then = then.into();
         self.commits.extend(then.map(|then| (ticket, then)));
@@ -539,7 +539,7 @@ impl Shipping {
     }
 }
 
-/// What is wanted at once, or has its place among what is handed to the store.
+/// What is wanted at once, or has its place among what is forwarded to the store.
 fn state(output: StateOutput) -> Result<Request, StateWork> {
     Ok(match output {
         StateOutput::Snapshot { ticket } => Request::Snapshot { asked: ticket },

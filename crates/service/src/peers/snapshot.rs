@@ -78,7 +78,7 @@ impl Fixing {
         true
     }
 
-    /// The snapshot, when nothing is lacking.
+    /// The snapshot, when nothing is missing_blobs.
     #[must_use]
     pub fn done(self) -> Option<Snapshot> {
         self.lacks.is_empty().then_some(self.snapshot)

@@ -1,6 +1,8 @@
-//! Deliveries that other nodes make: of accounts whose partition this node does not have, or not as a whole ([`Input::NotHere`](crate::machine::Input::NotHere)).
+//! Deliveries that other nodes make: of accounts whose partition this node does not have, or not as a whole
+//! ([`Input::NotHere`](crate::machine::Input::NotHere)).
 //!
-//! The node that delivers an entry asks a peer that holds the account's partition, and the next one when that says no. Who is asked makes the delivery from its own copy of the entry, and answers when it
+//! The node that delivers an entry asks a peer that holds the account's partition, and the next one when that says no. Who is asked makes the
+//! delivery from its own copy of the entry, and answers when it
 //! is durable there and at as many others as had to have the entry: then it counts here as if it had been made here. Ids of messages are derived, so whoever
 //! else makes it makes the same.
 //!
@@ -8,7 +10,7 @@
 //! - A delivery counts when who was asked says that it is done, never because it was asked.
 //! - Nobody asks on: who is asked makes it, or says no.
 //! - Of an entry that is not known here by its log, or lacks its body, nothing is delivered: it waits for them.
-//! - What is asked holds as long as the stream. What is not answered is handed out again in the queue's own time, to whoever can make it then.
+//! - What is asked holds as long as the stream. What is not answered is forwarded out again in the queue's own time, to whoever can make it then.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -53,7 +55,7 @@ pub(super) struct Forwarding {
     turn: usize,
     /// What peers ask of this node.
     made: BTreeMap<Delivery, Made>,
-    /// Of these, what is under way: rows that are read, deliveries that are handed out.
+    /// Of these, what is under way: rows that are read, deliveries that are forwarded out.
     under_way: BTreeMap<Ticket, Delivery>,
     /// What peers are told.
     frames: BTreeMap<Incarnation, VecDeque<Frame>>,
@@ -66,7 +68,7 @@ struct Made {
     others: RequiredCopies,
     /// When it was asked for last.
     since: u64,
-    /// What is under way of it; `None`: something is lacking for it.
+    /// What is under way of it; `None`: something is missing_blobs for it.
     ticket: Option<Ticket>,
 }
 
@@ -166,16 +168,16 @@ impl QueueOwner {
         if !self.entries.get(&id).is_some_and(is_open) {
             return;
         }
-        self.handing.refused.entry((id, index)).or_default();
-        if broken("handed-is-done") {
-            return self.handed(now, (id, index), true);
+        self.forwarding.refused.entry((id, index)).or_default();
+        if broken("forwarded-is-done") {
+            return self.forwarded(now, (id, index), true);
         }
         self.ask_next((id, index));
     }
 
     /// Asks the next peer for a delivery, those first that have told of the body.
     fn ask_next(&mut self, delivery: Delivery) {
-        let Some(refused) = self.handing.refused.get(&delivery) else {
+        let Some(refused) = self.forwarding.refused.get(&delivery) else {
             return;
         };
         let deliveries = self.entries.get(&delivery.0);
@@ -184,11 +186,11 @@ impl QueueOwner {
             return;
         };
         let holds = |peer: Incarnation| {
-            let standing = self.config.holders.standing(peer, partition);
-            standing.phase == Holds
+            let holder_state = self.config.holders.holder_state(peer, partition);
+            holder_state.phase == Holds
         };
         let left = || {
-            let linked = self.handing.asked.iter();
+            let linked = self.forwarding.asked.iter();
             linked.filter(|(peer, _)| holds(**peer) && !refused.contains(*peer))
         };
         let holders = self.holders.get(&delivery.0);
@@ -199,17 +201,17 @@ impl QueueOwner {
             .map(|(peer, _)| *peer)
             .partition(has_body);
         let candidates = if first.is_empty() { others } else { first };
-        let Some(peer) = candidates.get(self.handing.turn % candidates.len().max(1)) else {
+        let Some(peer) = candidates.get(self.forwarding.turn % candidates.len().max(1)) else {
             match left().next() {
-                Some(_) => self.handing.wait(delivery),
+                Some(_) => self.forwarding.wait(delivery),
                 // In the queue's own time.
-                None => _ = self.handing.refused.remove(&delivery),
+                None => _ = self.forwarding.refused.remove(&delivery),
             }
             return;
         };
         let peer = *peer;
-        self.handing.turn = self.handing.turn.wrapping_add(1);
-        if let Some(asked) = self.handing.asked.get_mut(&peer) {
+        self.forwarding.turn = self.forwarding.turn.wrapping_add(1);
+        if let Some(asked) = self.forwarding.asked.get_mut(&peer) {
             asked.insert(delivery);
         }
         self.ask(peer, delivery);
@@ -225,7 +227,7 @@ impl QueueOwner {
             needed: u32::try_from(others.needed).unwrap_or(u32::MAX),
             nodes: others.nodes,
         };
-        self.tell(peer, Frame::Deliver(ask));
+        self.send(peer, Frame::Deliver(ask));
     }
 
     /// One more node has told of an entry's body: who is asked for a delivery may have known of too few beside itself.
@@ -241,7 +243,7 @@ impl QueueOwner {
         let of = |asked: &BTreeSet<Delivery>| -> Vec<Delivery> {
             asked.range((id, 0)..=(id, usize::MAX)).copied().collect()
         };
-        let asked = self.handing.asked.iter();
+        let asked = self.forwarding.asked.iter();
         let asked = asked.filter(|(peer, _)| too_few(**peer));
         let asked: Vec<_> = asked.map(|(peer, asked)| (*peer, of(asked))).collect();
         for (peer, deliveries) in asked {
@@ -254,24 +256,24 @@ impl QueueOwner {
     /// A peer has answered.
     pub(super) fn answered(&mut self, now: Now, peer: Incarnation, answer: Delivered) {
         let delivery = (EntryId(answer.entry), answer.index as usize);
-        let Some(asked) = self.handing.asked.get_mut(&peer) else {
+        let Some(asked) = self.forwarding.asked.get_mut(&peer) else {
             return;
         };
         if !asked.remove(&delivery) {
             return;
         }
-        if let Some(refused) = self.handing.refused.get_mut(&delivery) {
+        if let Some(refused) = self.forwarding.refused.get_mut(&delivery) {
             if !answer.done {
                 refused.insert(peer);
             }
-            self.handed(now, delivery, answer.done);
+            self.forwarded(now, delivery, answer.done);
         }
         self.fill();
     }
 
-    fn handed(&mut self, now: Now, delivery: Delivery, done: bool) {
+    fn forwarded(&mut self, now: Now, delivery: Delivery, done: bool) {
         if done {
-            self.handing.refused.remove(&delivery);
+            self.forwarding.refused.remove(&delivery);
             self.counted_handed += 1;
             self.delivery_done(now, delivery.0, delivery.1);
         } else {
@@ -283,29 +285,29 @@ impl QueueOwner {
     pub(super) fn fill(&mut self) {
         // Whom the first ones have asked already may be the only one with room: they wait on, behind the others, and so all have their turn.
         for _ in 0..HANDED_MAX {
-            let asked = &self.handing.asked;
+            let asked = &self.forwarding.asked;
             if asked.values().all(|asked| asked.len() >= HANDED_MAX) {
                 return;
             }
-            let Some((_, delivery)) = self.handing.waiting.pop_first() else {
+            let Some((_, delivery)) = self.forwarding.waiting.pop_first() else {
                 return;
             };
-            self.handing.places.remove(&delivery);
+            self.forwarding.places.remove(&delivery);
             self.ask_next(delivery);
         }
     }
 
     /// The stream to a peer is gone, and with it what was asked on it.
     pub(super) fn hands_unlinked(&mut self, peer: Incarnation) {
-        let handing = &mut self.handing;
-        handing.frames.remove(&peer);
-        let asked = handing.asked.remove(&peer);
-        let made = handing.made.extract_if(.., |_, made| {
+        let forwarding = &mut self.forwarding;
+        forwarding.frames.remove(&peer);
+        let asked = forwarding.asked.remove(&peer);
+        let made = forwarding.made.extract_if(.., |_, made| {
             made.peers.remove(&peer);
             made.peers.is_empty()
         });
         for ticket in made.filter_map(|(_, made)| made.ticket) {
-            handing.under_way.remove(&ticket);
+            forwarding.under_way.remove(&ticket);
         }
         for delivery in asked.into_iter().flatten() {
             self.ask_next(delivery);
@@ -319,19 +321,20 @@ impl QueueOwner {
         let delivery = (EntryId(ask.entry), ask.index as usize);
         let waited = self.config.limits.retry_after_seconds * 1_000_000;
         let of_peer = |made: &Made| made.peers.contains(&peer);
-        let is_full = |handing: &Forwarding| {
-            let of_it = handing.made.values().filter(|of| of_peer(of)).count();
-            !handing.made.contains_key(&delivery) && of_it >= HANDED_MAX
+        let is_full = |forwarding: &Forwarding| {
+            let of_it = forwarding.made.values().filter(|of| of_peer(of)).count();
+            !forwarding.made.contains_key(&delivery) && of_it >= HANDED_MAX
         };
-        // What it has asked again elsewhere meanwhile, and what waits for nodes that are away: others, which wait for nobody, have their turn. It is made, and is asked for again.
-        if is_full(&self.handing) || self.handing.under_way.len() >= MADE_MAX {
-            self.handing
+        // What it has asked again elsewhere meanwhile, and what waits for nodes that are away: others, which wait for nobody, have their turn. It is
+        // made, and is asked for again.
+        if is_full(&self.forwarding) || self.forwarding.under_way.len() >= MADE_MAX {
+            self.forwarding
                 .drop_old(now.mono_micros.saturating_sub(waited));
         }
-        if is_full(&self.handing) {
+        if is_full(&self.forwarding) {
             return self.answer_asked(peer, delivery, false);
         }
-        let made = &mut self.handing.made;
+        let made = &mut self.forwarding.made;
         let made = made.entry(delivery).or_insert_with(|| Made {
             peers: BTreeSet::new(),
             others: RequiredCopies::default(),
@@ -348,7 +351,7 @@ impl QueueOwner {
             .extend(ask.nodes.into_iter().filter(members));
         // Who asks again has heard nothing: what is under way may be lost.
         if let Some(ticket) = made.ticket.take() {
-            self.handing.under_way.remove(&ticket);
+            self.forwarding.under_way.remove(&ticket);
         }
         self.make(delivery);
     }
@@ -366,18 +369,18 @@ impl QueueOwner {
         let Some(other) = self.others.get(&id) else {
             return;
         };
-        let is_whole = other.durable && !self.lacking.contains_key(&other.blob);
+        let is_complete = other.durable && !self.missing_blobs.contains_key(&other.blob);
         // A state may have brought it that is not joined: it may be finished.
-        if !is_whole || other.taken.is_in(running.log.applied()) == Some(false) {
+        if !is_complete || other.taken.is_in(running.log.applied()) == Some(false) {
             return;
         }
-        if self.handing.under_way.len() >= MADE_MAX {
+        if self.forwarding.under_way.len() >= MADE_MAX {
             return;
         }
         let ticket = self.ticket();
-        if let Some(made) = self.handing.made.get_mut(&(id, index)) {
+        if let Some(made) = self.forwarding.made.get_mut(&(id, index)) {
             made.ticket = Some(ticket);
-            self.handing.under_way.insert(ticket, (id, index));
+            self.forwarding.under_way.insert(ticket, (id, index));
             let key = entry_key(id);
             self.out.push_back(Output::Load {
                 ticket,
@@ -388,9 +391,9 @@ impl QueueOwner {
         }
     }
 
-    /// Something was lacking for deliveries of this entry.
+    /// Something was missing_blobs for deliveries of this entry.
     pub(super) fn make_all_of(&mut self, id: EntryId) {
-        let of = self.handing.made.range((id, 0)..=(id, usize::MAX));
+        let of = self.forwarding.made.range((id, 0)..=(id, usize::MAX));
         let idle = of.filter(|(_, made)| made.ticket.is_none());
         let idle: Vec<Delivery> = idle.map(|(delivery, _)| *delivery).collect();
         for delivery in idle {
@@ -400,12 +403,12 @@ impl QueueOwner {
 
     /// The row of an entry was read; whether it was for a delivery that is made for others.
     pub(super) fn read_to_make(&mut self, ticket: Ticket, rows: &[(Vec<u8>, Bytes)]) -> bool {
-        let Some(delivery) = self.handing.under_way.get(&ticket).copied() else {
+        let Some(delivery) = self.forwarding.under_way.get(&ticket).copied() else {
             return false;
         };
         let entry = rows.first().and_then(|(key, row)| entry_of_row(key, row));
         let entry = entry.filter(|(entry, _)| delivery.1 < entry.deliveries.len());
-        match (entry, self.handing.made.get(&delivery)) {
+        match (entry, self.forwarding.made.get(&delivery)) {
             (Some((entry, _)), Some(made)) => self.out.push_back(Output::Deliver {
                 ticket,
                 entry: entry.into(),
@@ -419,8 +422,8 @@ impl QueueOwner {
 
     /// A delivery was made for others, or cannot be made now.
     pub(super) fn made(&mut self, ticket: Ticket, done: bool) {
-        let was_full = self.handing.under_way.len() >= MADE_MAX;
-        if let Some(delivery) = self.handing.under_way.remove(&ticket) {
+        let was_full = self.forwarding.under_way.len() >= MADE_MAX;
+        if let Some(delivery) = self.forwarding.under_way.remove(&ticket) {
             self.answer_made(delivery, done);
         }
         if was_full {
@@ -430,7 +433,7 @@ impl QueueOwner {
 
     /// What was asked may be made now: the rows have been read, or there is room.
     pub(super) fn make_idle(&mut self) {
-        let idle = self.handing.made.iter();
+        let idle = self.forwarding.made.iter();
         let idle = idle.filter(|(_, made)| made.ticket.is_none());
         let idle: Vec<Delivery> = idle.map(|(delivery, _)| *delivery).collect();
         for delivery in idle {
@@ -439,7 +442,7 @@ impl QueueOwner {
     }
 
     fn answer_made(&mut self, delivery: Delivery, done: bool) {
-        if let Some(made) = self.handing.made.remove(&delivery) {
+        if let Some(made) = self.forwarding.made.remove(&delivery) {
             for peer in made.peers {
                 self.answer_asked(peer, delivery, done);
             }
@@ -452,11 +455,11 @@ impl QueueOwner {
             index: u32::try_from(index).unwrap_or(u32::MAX),
             done,
         };
-        self.tell(peer, Frame::Delivered(answer));
+        self.send(peer, Frame::Delivered(answer));
     }
 
-    fn tell(&mut self, peer: Incarnation, frame: Frame) {
-        let frames = self.handing.frames.entry(peer).or_default();
+    fn send(&mut self, peer: Incarnation, frame: Frame) {
+        let frames = self.forwarding.frames.entry(peer).or_default();
         // A stream that takes nothing: what is not answered is asked again.
         if self.links.contains(&peer) && frames.len() < 4 * HANDED_MAX {
             frames.push_back(frame);
@@ -466,7 +469,7 @@ impl QueueOwner {
     }
 
     /// What a peer is told next of deliveries.
-    pub(super) fn next_handed(&mut self, peer: Incarnation) -> Option<Frame> {
-        self.handing.frames.get_mut(&peer)?.pop_front()
+    pub(super) fn next_forwarded(&mut self, peer: Incarnation) -> Option<Frame> {
+        self.forwarding.frames.get_mut(&peer)?.pop_front()
     }
 }

@@ -15,9 +15,11 @@ use crate::{
     peers::{PeerOutput, off_wire, on_wire},
 };
 
-/// What a peer is to be told of bodies, in the order in which it became due: of each entry once, however often it asks or begins anew before it takes what it is told.
+/// What a peer is to be told of bodies, in the order in which it became due: of each entry once, however often it asks or begins anew before it takes
+/// what it is told.
 ///
-/// Nothing is left out: who is not told of a body might wait for that with its delivery until the next stream. So it is bounded by the entries that there are, each of which takes more.
+/// Nothing is left out: who is not told of a body might wait for that with its delivery until the next stream. So it is bounded by the entries that
+/// there are, each of which takes more.
 #[derive(Default)]
 pub(super) struct Haves {
     next: u64,
@@ -87,14 +89,14 @@ impl QueueOwner {
             // Those that were named with its deliveries were too few.
             if is_enough && self.entries.get(&id).is_some_and(|of| !of.removing) {
                 self.deliveries.retain(|_, (of, _)| *of != id);
-                self.handing.take_back(id);
+                self.forwarding.take_back(id);
                 self.hand_out(now, id);
             } else if is_new {
                 self.holders_grew(id);
             }
         } else if let Some(other) = self.others.get_mut(&id).filter(|_| have.ask) {
             other.asked.insert(peer);
-            if other.durable && !self.lacking.contains_key(&blob) {
+            if other.durable && !self.missing_blobs.contains_key(&blob) {
                 self.tell_of(peer, blob, false);
             }
         }
@@ -106,7 +108,7 @@ impl QueueOwner {
         let of_peer = |by: Incarnation, asked: &BTreeSet<_>| by == peer || asked.contains(&peer);
         let here = self.others.values();
         let here = here.filter(|of| of_peer(of.taken.by, &of.asked));
-        let here = here.filter(|of| !self.lacking.contains_key(&of.blob));
+        let here = here.filter(|of| !self.missing_blobs.contains_key(&of.blob));
         let adopted = self.entries.values().filter(|of| {
             let by = of.taken.map(|taken| taken.by);
             by.is_some_and(|by| by != self.config.origin)

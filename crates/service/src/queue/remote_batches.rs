@@ -100,7 +100,7 @@ impl QueueOwner {
             PeerInput::Linked(peer, features) if self.config.peers.contains(&peer) => {
                 self.hands_unlinked(peer);
                 self.links.insert(peer);
-                self.handing.linked(peer, features);
+                self.forwarding.linked(peer, features);
                 self.gone.remove(&peer);
                 self.look_around(now);
                 match &mut self.phase {
@@ -127,7 +127,7 @@ impl QueueOwner {
             PeerInput::Ready(PartitionId::QUEUE, to) => {
                 let peer = to.peer;
                 let told = self.next_have(peer).map(Frame::BlobHave);
-                let told = told.or_else(|| self.next_handed(peer));
+                let told = told.or_else(|| self.next_forwarded(peer));
                 let frame = match (told, &mut self.phase) {
                     (Some(told), _) => Some(told),
                     (None, Phase::Running(running)) => running.shipping.transmit(now, to),
@@ -156,11 +156,11 @@ impl QueueOwner {
             }
             PeerInput::Body(blob, looked) => self.body_came(blob, looked),
             PeerInput::WantAgain(blob) => {
-                if self.lacking.contains_key(&blob) {
+                if self.missing_blobs.contains_key(&blob) {
                     self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
                 }
             }
-            PeerInput::Clock(clock) => self.stamps.tell(clock),
+            PeerInput::Clock(clock) => self.stamps.set_clock(clock),
             PeerInput::Former(_)
             | PeerInput::Linked(..)
             | PeerInput::RoundTrip(..)
@@ -236,7 +236,7 @@ impl QueueOwner {
         }
         if !self.config.peers.is_empty() {
             let want = |blob: &BlobName| Output::Peer(PeerOutput::Request(*blob));
-            self.out.extend(self.lacking.keys().map(want));
+            self.out.extend(self.missing_blobs.keys().map(want));
         }
     }
 
@@ -314,7 +314,7 @@ impl QueueOwner {
             // It is looked at again.
             return true;
         }
-        if self.handing.is_reading(ticket) {
+        if self.forwarding.is_reading(ticket) {
             self.made(ticket, false);
             return true;
         }
@@ -460,12 +460,12 @@ impl QueueOwner {
         }
         commit.mutations.extend(with(id, &blob, row));
         commit.mutations.push(Mutation::Put {
-            key: log::lacking_key(&blob),
+            key: log::missing_blob_key(&blob),
             value: Bytes::from_static(&[1]),
         });
         let other = Other::new(now, taken, blob, false);
         self.others.insert(id, other);
-        self.lacking.insert(blob, id);
+        self.missing_blobs.insert(blob, id);
         self.out.push_back(Output::Unfinished(id));
         true
     }
@@ -479,14 +479,14 @@ impl QueueOwner {
             self.count(now, number);
         }
         self.ended(id);
-        self.handing.close(id);
+        self.forwarding.close(id);
         self.out.push_back(Output::Closing(id));
         if let Some(pending) = self.entries.remove(&id) {
             self.bytes -= pending.bytes;
             return Some(pending.entry.blob);
         }
         let other = self.others.remove(&id)?;
-        self.lacking.remove(&other.blob);
+        self.missing_blobs.remove(&other.blob);
         Some(other.blob)
     }
 
@@ -528,7 +528,7 @@ impl QueueOwner {
             }
             Waiting::Forget(id) if done => self.out.push_back(Output::Finished(id)),
             Waiting::Body(blob) if done => {
-                let id = self.lacking.remove(&blob);
+                let id = self.missing_blobs.remove(&blob);
                 if let Some(other) = id.and_then(|id| self.others.get(&id)) {
                     let mut waiting = other.asked.clone();
                     waiting.insert(other.taken.by);
@@ -593,7 +593,7 @@ impl QueueOwner {
         let Phase::Running(running) = &mut self.phase else {
             return;
         };
-        let Some(id) = self.lacking.get(&blob).filter(|_| !running.failed) else {
+        let Some(id) = self.missing_blobs.get(&blob).filter(|_| !running.failed) else {
             return;
         };
         if let Some(other) = self.others.get_mut(id).filter(|other| !other.durable) {
@@ -609,7 +609,7 @@ impl QueueOwner {
         // It is small, and was accepted before: who waits for this node is told.
         commit.room = Room::Vital;
         commit.mutations.push(Mutation::Delete {
-            key: log::lacking_key(&blob),
+            key: log::missing_blob_key(&blob),
         });
         running.under_way.insert(ticket);
         self.commits.insert(ticket, Waiting::Body(blob));

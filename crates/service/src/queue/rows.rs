@@ -150,7 +150,7 @@ pub(super) fn without(id: EntryId, blob: &BlobName) -> [Mutation; 3] {
     [
         Mutation::Delete { key: entry_key(id) },
         Mutation::Delete {
-            key: log::lacking_key(blob),
+            key: log::missing_blob_key(blob),
         },
         Mutation::Release {
             blob: blob_name(blob),

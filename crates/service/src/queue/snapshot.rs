@@ -1,6 +1,7 @@
 //! The queue's state in place of its logs: `docs/decisions/0035`.
 //!
-//! A row says where its entry was taken, so two states are joined entry by entry: what one of the two does not have is finished if that one has heard of it, else it is
+//! A row says where its entry was taken, so two states are joined entry by entry: what one of the two does not have is finished if that one has heard
+//! of it, else it is
 //! there. An entry that comes is therefore written to its place at once, unless this node has heard of it: then it is finished, or here. That it has
 //! come is kept, for when the last row is here what did not come and was heard of by the donor is finished.
 //!
@@ -169,7 +170,7 @@ impl QueueOwner {
         let mut commit = running.log.join(held, jumps);
         let gone = running.coming.end(&mut commit);
         commit.mutations.extend(last);
-        self.states_taken += 1;
+        self.snapshots_received += 1;
         let then = Some(OnDurable::Done(asked));
         self.hand_out_commit(ticket, commit, then, Waiting::Foreign(finished, Vec::new()));
         self.hand_out_pages(gone);

@@ -1,12 +1,15 @@
 //! Entries that other nodes took, and that are delivered here.
 //!
 //! **Who delivers.** The node that took an entry, at once. When there has been no stream to it for [`takeover_after`](super::Config), the
-//! first of the others that are linked with each other, by their ids, takes over what it has the body of; the second after twice the time, and so on. So in a whole
+//! first of the others that are linked with each other, by their ids, takes over what it has the body of; the second after twice the time, and so on.
+//! So in a whole
 //! network nobody does another's work. An entry that its node does not finish, although it is linked (its disk takes no writes, its copy of the account
 //! stalls), is taken over after [`OLD_TIMES`] times as long.
 //!
-//! **What nobody can deliver.** The node that took an entry is gone for good, with the only copy of its body: no other confirmed it, so none was waited for or its sender was
-//! not told that it is accepted. Whoever lacks the body forgets the entry, when it has been linked with all members for longer than any of them would have taken to
+//! **What nobody can deliver.** The node that took an entry is gone for good, with the only copy of its body: no other confirmed it, so none was
+//! waited for or its sender was
+//! not told that it is accepted. Whoever lacks the body forgets the entry, when it has been linked with all members for longer than any of them would
+//! have taken to
 //! take over. That is no operation: if one has the body after all, it delivers.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -66,7 +69,7 @@ impl QueueOwner {
             if under_way.contains(id) || is_ahead && !is_beyond(other.taken) {
                 continue;
             }
-            if self.lacking.contains_key(&other.blob) {
+            if self.missing_blobs.contains_key(&other.blob) {
                 if given_up.len() < ADOPTED_MAX && self.is_hopeless(now, other) {
                     given_up.push(*id);
                 }
@@ -112,7 +115,8 @@ impl QueueOwner {
 
     /// How many more may be taken over now.
     ///
-    /// Those that have been tried for [`Limits::retry_after_seconds`](super::Limits) are not waited for: of two nodes the one that is left delivers all, and none is finished before the other
+    /// Those that have been tried for [`Limits::retry_after_seconds`](super::Limits) are not waited for: of two nodes the one that is left delivers
+    /// all, and none is finished before the other
     /// is back, or removed. They wait in memory as what is accepted here does, in half of its room.
     fn room(&self, now: Now) -> usize {
         let limits = &self.config.limits;
@@ -133,20 +137,22 @@ impl QueueOwner {
 
     /// Looks whether all members are linked.
     pub(super) fn look_around(&mut self, now: Now) {
-        self.whole_since = match self.config.peers.is_subset(&self.links) {
-            true => self.whole_since.or(Some(now.mono_micros)),
+        self.complete_since = match self.config.peers.is_subset(&self.links) {
+            true => self.complete_since.or(Some(now.mono_micros)),
             false => None,
         };
     }
 
     /// Whether an entry whose body is not here will never be delivered, by anybody.
     fn is_hopeless(&self, now: Now, other: &Other) -> bool {
-        let Some(whole_since) = self.whole_since else {
+        let Some(complete_since) = self.complete_since else {
             return false;
         };
         // All of them in turn might have taken it over.
         let turns = OLD_TIMES + self.config.peers.len() as u64;
-        let waited = now.mono_micros.saturating_sub(whole_since.max(other.since));
+        let waited = now
+            .mono_micros
+            .saturating_sub(complete_since.max(other.since));
         // No member any more: of its log there is no more than is here.
         let is_lost = !self.config.peers.contains(&other.taken.by);
         is_lost && other.durable && waited >= self.takeover_micros() * turns
@@ -163,8 +169,8 @@ impl QueueOwner {
         let Some(other) = self.others.remove(&id) else {
             return;
         };
-        self.lacking.remove(&other.blob);
-        self.handing.close(id);
+        self.missing_blobs.remove(&other.blob);
+        self.forwarding.close(id);
         let mut commit = running.log.commit();
         commit.room = Room::Frees;
         commit.mutations.extend(without(id, &other.blob));

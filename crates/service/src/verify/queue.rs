@@ -1,10 +1,13 @@
 //! The queue's entries, held against its logs.
 //!
-//! A row says under which number of which log its entry was taken. A batch that is here and takes the entry says the same; if the batch of that number is here, it is
-//! one that takes it. What an applied batch has finished or given up has no row. What this node took and nobody has finished has one, as far as the logs say all:
+//! A row says under which number of which log its entry was taken. A batch that is here and takes the entry says the same; if the batch of that
+//! number is here, it is
+//! one that takes it. What an applied batch has finished or given up has no row. What this node took and nobody has finished has one, as far as the
+//! logs say all:
 //! none was cut, and all can be read.
 //!
-//! Nothing is held against rows without a number (accepted alone, or from before it was kept). That rows of other nodes' entries are missing is no fault: what nobody can
+//! Nothing is held against rows without a number (accepted alone, or from before it was kept). That rows of other nodes' entries are missing is no
+//! fault: what nobody can
 //! deliver is forgotten without a word in the logs.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,7 +100,7 @@ impl Queue {
     /// A batch that is here, and that [`batch`](super::batch) could read.
     pub fn take(&mut self, batch: &Batch) {
         let is_applied = batch.last() <= self.applied.get(batch.origin);
-        let follows = is_applied && self.is_whole();
+        let follows = is_applied && self.is_complete();
         for done in read(batch).unwrap_or_default() {
             match done {
                 Done::Taken(id, taken, _, row) => {
@@ -136,8 +139,8 @@ impl Queue {
             log.is_some_and(|(_, log)| (log.low..log.next).contains(&number))
         };
         let entries = self.entries.iter();
-        let untold = entries.filter(|(_, of)| !of.is_taken && of.taken.is_some_and(is_here));
-        for id in untold.map(|(id, _)| *id).collect::<Vec<_>>() {
+        let unannounced = entries.filter(|(_, of)| !of.is_taken && of.taken.is_some_and(is_here));
+        for id in unannounced.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.fault(id, "by the log there is no such row");
         }
         for (id, by) in std::mem::take(&mut self.open) {
@@ -149,7 +152,7 @@ impl Queue {
     }
 
     /// Whether no log was cut.
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.logs.iter().all(|(_, log)| log.low <= 1)
     }
 

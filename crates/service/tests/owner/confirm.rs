@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Longer than an answer waits.
-const PATIENCE_SECONDS: u64 = 11;
+const TIMEOUT_SECONDS: u64 = 11;
 
 /// Both know the account.
 fn pair() -> Pair {
@@ -93,7 +93,8 @@ fn what_was_moved_on_meanwhile_is_told_by_its_claim() {
     assert!(selected.uids.is_empty() && selected.status.uid_next > told[0].1);
 }
 
-/// UIDVALIDITY rises while an answer waits: it tells what it was made with. In the new epoch nothing is told by it, where its UIDs may be greater than any that come for years.
+/// UIDVALIDITY rises while an answer waits: it tells what it was made with. In the new epoch nothing is told by it, where its UIDs may be greater
+/// than any that come for years.
 #[test]
 fn what_waited_in_an_epoch_that_is_over_says_nothing_of_the_next_one() {
     let mut pair = pair();
@@ -305,7 +306,7 @@ fn what_was_added_and_not_confirmed_is_taken_back() {
     assert_eq!((pair.uids(0, "a").len(), pair.uids(0, "b").len()), (2, 1));
     // It is found whatever it is called.
     pair.rename(0, "b", "c");
-    pair.pass(0, PATIENCE_SECONDS);
+    pair.pass(0, TIMEOUT_SECONDS);
     is_refused(pair.answer(0, added), Failure::NotConfirmed);
     is_refused(pair.answer(0, copied), Failure::NotConfirmed);
     for node in 0..2 {
@@ -331,7 +332,7 @@ fn what_somebody_moved_is_not_taken_back() {
     let uids = pair.uids(0, "a");
     let reply = pair.call(0, copy(uids, true));
     assert!(matches!(reply, Reply::Copied { .. }), "{reply:?}");
-    pair.pass(0, PATIENCE_SECONDS);
+    pair.pass(0, TIMEOUT_SECONDS);
     is_refused(pair.answer(0, added), Failure::NotConfirmed);
     assert_eq!(pair.uids(0, "b").len(), 1);
 }
@@ -361,7 +362,7 @@ fn what_changed_something_and_is_not_confirmed_stays() {
         replaced,
     ] {
         let request = ask(&mut pair, call);
-        pair.pass(0, PATIENCE_SECONDS);
+        pair.pass(0, TIMEOUT_SECONDS);
         is_refused(pair.answer(0, request), Failure::DoneHere);
     }
     pair.settle();
@@ -400,7 +401,7 @@ fn what_is_found_done_is_confirmed_too() {
         unchanged_since: None,
     };
     let first = ask(&mut pair, replace());
-    pair.pass(0, PATIENCE_SECONDS);
+    pair.pass(0, TIMEOUT_SECONDS);
     is_refused(pair.answer(0, first), Failure::DoneHere);
     let again = ask(&mut pair, replace());
     assert!(pair.answer(0, again).is_none(), "nobody has it yet");
@@ -458,7 +459,7 @@ fn the_body_of_an_import_is_waited_for() {
             let reply = pair.answer(0, request);
             assert!(matches!(reply, Some(Reply::Appended { .. })), "{reply:?}");
         } else {
-            pair.pass(0, PATIENCE_SECONDS);
+            pair.pass(0, TIMEOUT_SECONDS);
             is_refused(pair.answer(0, request), Failure::DoneHere);
         }
         assert_eq!(pair.uids(0, "INBOX").len(), 1);
@@ -559,7 +560,7 @@ fn an_account_that_is_removed_refuses_what_waits() {
     pair.input(0, Input::Purge(ANNE));
     is_refused(pair.answer(0, request), Failure::NoSuchAccount);
     pair.settle();
-    pair.pass(0, PATIENCE_SECONDS);
+    pair.pass(0, TIMEOUT_SECONDS);
     assert!(pair.answer(0, request).is_none(), "there is one answer");
 }
 

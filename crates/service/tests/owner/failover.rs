@@ -56,7 +56,7 @@ pub(crate) fn taken_over(pair: &Pair) -> (u64, u64, u64) {
     let figures = pair.nodes[1].owner.figures(pair.now);
     (
         figures.takeovers,
-        figures.takeover_claims,
+        figures.takeover_uids,
         figures.takeovers_refused,
     )
 }
@@ -183,7 +183,7 @@ fn who_was_at_a_node_whose_logs_are_closed_overlooks_nothing() {
 /// Who is new has the logs of a node that is gone from others, and is told by them what it had shown: what its clients name costs no claim of what it made.
 #[test]
 fn who_was_at_a_node_that_is_gone_keeps_every_uid_at_a_new_one() {
-    for unshown in [0, 1] {
+    for hidden_ops in [0, 1] {
         let mut pair = Pair::new();
         pair.unlink();
         for _ in 0..5 {
@@ -191,11 +191,11 @@ fn who_was_at_a_node_that_is_gone_keeps_every_uid_at_a_new_one() {
         }
         let knows = look(&mut pair, 0);
         let uids = pair.uids(0, "INBOX");
-        pair.bring(unshown);
+        pair.bring(hidden_ops);
         assert_eq!(pair.uids(1, "INBOX"), uids);
         names(&mut pair, 1, knows.uid_next, Some(knows.modseq));
         let (_, made, refused) = taken_over(&pair);
-        assert_eq!((made, refused), (unshown, 0));
+        assert_eq!((made, refused), (hidden_ops, 0));
     }
 }
 
@@ -229,7 +229,7 @@ fn of_a_silent_member_nothing_is_believed() {
 /// A member that is new serves nobody yet, and has shown nothing: the whole mailbox had other UIDs at each move between the others while it took its state.
 #[test]
 fn a_new_member_does_not_count_for_who_moves_between_the_others() {
-    for young in [true, false] {
+    for syncing in [true, false] {
         let mut pair = two_with_mail();
         let third = incarnation(2);
         pair.nodes[1].config.peers.insert(third, 5);
@@ -247,7 +247,7 @@ fn a_new_member_does_not_count_for_who_moves_between_the_others() {
             },
             yours: None,
             anew: Some(false),
-            young: young.then_some(true),
+            syncing: syncing.then_some(true),
             lives: None,
         };
         pair.peer(1, PeerInput::Frame(third, Frame::Hello(hello)));
@@ -257,9 +257,9 @@ fn a_new_member_does_not_count_for_who_moves_between_the_others() {
         pair.append(0, "INBOX", 4);
         let knows = look(&mut pair, 0);
         names(&mut pair, 1, knows.uid_next, None);
-        let claims = if young { 0 } else { known.len() as u64 };
+        let claims = if syncing { 0 } else { known.len() as u64 };
         assert_eq!(taken_over(&pair), (1, claims, 0));
-        assert_eq!(pair.uids(1, "INBOX") == known, young);
+        assert_eq!(pair.uids(1, "INBOX") == known, syncing);
     }
 }
 

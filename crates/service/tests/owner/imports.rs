@@ -49,7 +49,8 @@ fn is_content(row: &RowKey) -> bool {
     matches!(row, RowKey::Content(_))
 }
 
-/// One node has had time to collect, the other has not: if it forgot the import, a message would live at one and be dead at the other, which would stall the account
+/// One node has had time to collect, the other has not: if it forgot the import, a message would live at one and be dead at the other, which would
+/// stall the account
 /// when it is changed.
 #[test]
 fn nodes_agree_on_what_was_imported_again() {
@@ -145,7 +146,8 @@ fn what_was_forgotten_alone_is_in_no_log() {
     assert_eq!((pair.uids(1, "INBOX"), pair.stalled()), (uids, 0));
 }
 
-/// The first node is lost before anybody has the body from it: who imports the message again has brought it, and is not told that all is here already while it is not.
+/// The first node is lost before anybody has the body from it: who imports the message again has brought it, and is not told that all is here already
+/// while it is not.
 #[test]
 fn an_import_brings_a_body_that_was_lost_elsewhere() {
     let mut pair = Pair::new();
@@ -157,7 +159,7 @@ fn an_import_brings_a_body_that_was_lost_elsewhere() {
     pair.unlink();
     let missing = |pair: &Pair| {
         let reports = pair.nodes[1].owner.reports();
-        reports.iter().map(|of| of.bodies_missing).sum::<u64>()
+        reports.iter().map(|of| of.blobs_missing).sum::<u64>()
     };
     assert_eq!((pair.uids(1, "INBOX").len(), missing(&pair)), (0, 1));
     // The name was in use: it is on its way.

@@ -41,7 +41,7 @@ impl Placed {
     /// A node says how it stands; these hear it.
     fn say(&mut self, node: usize, phase: Phase, heard_by: &[usize]) {
         let (id, partition) = (incarnation(node), partition_of(ANNE));
-        let before = self.holders.standing(id, partition).phase;
+        let before = self.holders.holder_state(id, partition).phase;
         let end = self.left(node).map_or(0, |left| left.end);
         let said = match (before, phase) {
             (_, Phase::Leaves) => self.holders.leave(id, partition),
@@ -359,7 +359,8 @@ pub(crate) fn who_lacks_something_does_not_answer() {
     }
 }
 
-/// What others write meanwhile names bodies that are on their way: who leaves has none of it, and is not kept by that. A body of what it has that is found to be missing
+/// What others write meanwhile names bodies that are on their way: who leaves has none of it, and is not kept by that. A body of what it has that is
+/// found to be missing
 /// does keep it.
 #[test]
 fn bodies_of_what_came_later_keep_nobody() {
@@ -402,7 +403,8 @@ fn bodies_of_what_came_later_keep_nobody() {
     assert_eq!(lacks(&mut placed, &after), 1);
 }
 
-/// All who hold the partition are lost before one that came back has their state: it goes on with nothing, whether it had written there or not, and in a new epoch: of
+/// All who hold the partition are lost before one that came back has their state: it goes on with nothing, whether it had written there or not, and
+/// in a new epoch: of
 /// the UIDs that were told nobody knows any more, nor does it of its own.
 #[test]
 fn it_begins_with_nothing_when_nobody_else_is_left() {
@@ -425,11 +427,11 @@ fn it_begins_with_nothing_when_nobody_else_is_left() {
         assert!(placed.left(1).is_some_and(|left| left.is_gone));
         placed.pair.unlink();
         placed.come_back();
-        let is_young = |placed: &Placed| {
+        let is_syncing = |placed: &Placed| {
             let reports = placed.pair.nodes[1].owner.reports();
-            reports.iter().any(|report| report.young)
+            reports.iter().any(|report| report.syncing)
         };
-        assert!(is_young(&placed), "{wrote}: the other one is a member");
+        assert!(is_syncing(&placed), "{wrote}: the other one is a member");
         if dies {
             // The next commit is durable, which the machine has not heard.
             placed.pair.nodes[1].slow = Some(VecDeque::new());
@@ -439,7 +441,7 @@ fn it_begins_with_nothing_when_nobody_else_is_left() {
         }
         placed.pair.close();
         placed.pair.settle();
-        assert!(!is_young(&placed), "{wrote}");
+        assert!(!is_syncing(&placed), "{wrote}");
         let warned = |placed: &Placed, what: &str| {
             let warnings = placed.pair.nodes[1].warnings.iter();
             warnings.filter(|text| text.contains(what)).count()
@@ -457,7 +459,7 @@ fn it_begins_with_nothing_when_nobody_else_is_left() {
             assert_eq!(*validities.get_or_insert(validity), validity, "once");
             placed.restart(1);
             placed.pair.settle();
-            assert!(!is_young(&placed), "{wrote}");
+            assert!(!is_syncing(&placed), "{wrote}");
         }
     }
 }
@@ -524,7 +526,8 @@ fn who_leaves_makes_no_delivery() {
     assert_eq!(deliver(&mut placed, 3).last(), Some(&(Ticket(3), true)));
 }
 
-/// An older copy of the disk is put back, of a moment at which the partition was dropped in part: the node goes on as another incarnation, which holds everything as far as anybody knows.
+/// An older copy of the disk is put back, of a moment at which the partition was dropped in part: the node goes on as another incarnation, which
+/// holds everything as far as anybody knows.
 #[test]
 fn what_another_incarnation_has_left_is_not_served() {
     for commits in 1..6 {
@@ -550,7 +553,7 @@ fn what_another_incarnation_has_left_is_not_served() {
         assert!(
             reports
                 .iter()
-                .all(|report| report.young && report.left.is_none()),
+                .all(|report| report.syncing && report.left.is_none()),
             "{commits}"
         );
         // Nor after another start.
@@ -558,7 +561,7 @@ fn what_another_incarnation_has_left_is_not_served() {
         placed.pair.nodes[1].owner = PartitionOwner::new(config);
         placed.pair.peer(1, PeerInput::Open(partition_of(ANNE)));
         let reports = placed.pair.nodes[1].owner.reports();
-        assert!(reports.iter().all(|report| report.young), "{commits}");
+        assert!(reports.iter().all(|report| report.syncing), "{commits}");
     }
 }
 
@@ -573,7 +576,7 @@ fn what_another_incarnation_came_back_to_and_lacked_is_dropped() {
     assert!(
         reports
             .iter()
-            .all(|report| report.young && report.left.is_none())
+            .all(|report| report.syncing && report.left.is_none())
     );
     placed.restart_as_another();
     let node = &placed.pair.nodes[1];
@@ -583,11 +586,12 @@ fn what_another_incarnation_came_back_to_and_lacked_is_dropped() {
     assert!(
         reports
             .iter()
-            .all(|report| report.young && report.left.is_none())
+            .all(|report| report.syncing && report.left.is_none())
     );
 }
 
-/// An older copy of a disk was put back, and what the node wrote since came to it again from another one and is not applied: it waits for its time, or for operations that are not there yet. Nothing is
+/// An older copy of a disk was put back, and what the node wrote since came to it again from another one and is not applied: it waits for its time,
+/// or for operations that are not there yet. Nothing is
 /// dropped for that: perhaps only this disk has what is on it.
 #[test]
 fn what_another_incarnation_wrote_and_is_not_applied_yet_drops_nothing() {
@@ -613,7 +617,8 @@ fn what_another_incarnation_wrote_and_is_not_applied_yet_drops_nothing() {
     }
 }
 
-/// A client of an earlier life names what it was told then, here or at the other node: what came from there under lower UIDs was claimed again before the node left.
+/// A client of an earlier life names what it was told then, here or at the other node: what came from there under lower UIDs was claimed again before
+/// the node left.
 #[test]
 fn who_was_there_in_an_earlier_life_overlooks_nothing() {
     for (asked, with_qresync) in [(0, true), (0, false), (1, true), (1, false)] {

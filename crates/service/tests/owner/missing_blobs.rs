@@ -1,4 +1,5 @@
-//! The rows that say that bodies are missing go with the last records that name them: nobody may have these bodies any more. What a session finds missing gets one.
+//! The rows that say that bodies are missing go with the last records that name them: nobody may have these bodies any more. What a session finds
+//! missing gets one.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use bytes::Bytes;
 use whimbrel_mailbox::{BlobName, RowKey};
 use whimbrel_service::{
     api::{AccountId, EntryId, Failure, MailboxCall, Reply, SessionId},
-    log::lacking_of_key,
+    log::missing_blob_of_key,
     machine::{Input, Machine},
     owner::{Config, import_upload},
     peers::PeerInput,
@@ -65,16 +66,16 @@ fn pass(pair: &mut Pair) {
 }
 
 /// What node 1 says is missing, and for whom.
-fn lacking(pair: &Pair) -> Vec<Bytes> {
+fn missing_blobs(pair: &Pair) -> Vec<Bytes> {
     let rows = pair.nodes[1].rows.iter();
-    rows.filter(|(key, _)| lacking_of_key(key).is_some())
+    rows.filter(|(key, _)| missing_blob_of_key(key).is_some())
         .map(|(_, row)| row.clone())
         .collect()
 }
 
 fn missing(pair: &Pair) -> u64 {
     let reports = pair.nodes[1].owner.reports();
-    reports.iter().map(|report| report.bodies_missing).sum()
+    reports.iter().map(|report| report.blobs_missing).sum()
 }
 
 /// What node 1 looks for after a start.
@@ -108,7 +109,7 @@ fn of(accounts: &[AccountId]) -> Bytes {
 fn a_body_of_a_message_that_is_gone_is_not_looked_for_any_more() {
     let mut pair = pair();
     append(&mut pair, ANNE, "INBOX");
-    assert_eq!(lacking(&pair), [of(&[ANNE])]);
+    assert_eq!(missing_blobs(&pair), [of(&[ANNE])]);
     assert_eq!(wanted_after_start(&mut pair), 1);
     let blob = pair.wanted[1][0];
     assert_eq!(wanted_again(&mut pair, blob), [blob]);
@@ -116,7 +117,7 @@ fn a_body_of_a_message_that_is_gone_is_not_looked_for_any_more() {
     assert_eq!(wanted_again(&mut pair, blob), []);
     let contents = |row: &RowKey| matches!(row, RowKey::Content(_));
     assert_eq!(pair.nodes[1].rows_of(contents), BTreeMap::new());
-    assert_eq!(lacking(&pair), Vec::<Bytes>::new());
+    assert_eq!(missing_blobs(&pair), Vec::<Bytes>::new());
     assert_eq!((wanted_after_start(&mut pair), missing(&pair)), (0, 0));
 }
 
@@ -127,16 +128,16 @@ fn it_is_as_long_as_another_message_names_it() {
         append(&mut pair, ANNE, mailbox);
     }
     remove(&mut pair, ANNE, "INBOX");
-    assert_eq!(lacking(&pair), [of(&[ANNE])]);
+    assert_eq!(missing_blobs(&pair), [of(&[ANNE])]);
     // Of an account that is not in memory, too.
     append(&mut pair, bea(), "INBOX");
-    assert_eq!(lacking(&pair), [of(&[ANNE, bea()])]);
+    assert_eq!(missing_blobs(&pair), [of(&[ANNE, bea()])]);
     assert_eq!(wanted_after_start(&mut pair), 1);
     remove(&mut pair, ANNE, "Archive");
-    assert_eq!(lacking(&pair), [of(&[bea()])]);
+    assert_eq!(missing_blobs(&pair), [of(&[bea()])]);
     assert_eq!((wanted_after_start(&mut pair), missing(&pair)), (1, 1));
     remove(&mut pair, bea(), "INBOX");
-    assert_eq!(lacking(&pair), Vec::<Bytes>::new());
+    assert_eq!(missing_blobs(&pair), Vec::<Bytes>::new());
     assert_eq!((wanted_after_start(&mut pair), missing(&pair)), (0, 0));
 }
 
@@ -149,14 +150,14 @@ fn it_goes_with_the_account() {
     pair.nodes[1].removed.insert(ANNE);
     pair.input(1, Input::Purge(ANNE));
     pair.settle();
-    assert_eq!(lacking(&pair), [of(&[bea()])]);
+    assert_eq!(missing_blobs(&pair), [of(&[bea()])]);
     // What comes for her is for nobody.
     append(&mut pair, ANNE, "INBOX");
-    assert_eq!(lacking(&pair), [of(&[bea()])]);
+    assert_eq!(missing_blobs(&pair), [of(&[bea()])]);
     pair.nodes[1].removed.insert(bea());
     pair.input(1, Input::Purge(bea()));
     pair.settle();
-    assert_eq!(lacking(&pair), Vec::<Bytes>::new());
+    assert_eq!(missing_blobs(&pair), Vec::<Bytes>::new());
     assert_eq!((wanted_after_start(&mut pair), missing(&pair)), (0, 0));
 }
 
@@ -169,17 +170,17 @@ fn a_row_that_does_not_say_whose_it_is_stays_until_the_body_is_here() {
             append(&mut pair, account, "INBOX");
         }
         let rows = pair.nodes[1].rows.iter_mut();
-        let mut rows = rows.filter(|(key, _)| lacking_of_key(key).is_some());
+        let mut rows = rows.filter(|(key, _)| missing_blob_of_key(key).is_some());
         let (key, value) = rows.next().unwrap();
-        let blob = lacking_of_key(key).unwrap();
+        let blob = missing_blob_of_key(key).unwrap();
         *value = Bytes::from_static(row);
         assert_eq!(wanted_after_start(&mut pair), 1);
         append(&mut pair, bea(), "INBOX");
         remove(&mut pair, ANNE, "INBOX");
-        assert_eq!(lacking(&pair), [Bytes::from_static(row)]);
+        assert_eq!(missing_blobs(&pair), [Bytes::from_static(row)]);
         pair.peer(1, PeerInput::Body(blob, u64::MAX));
         pair.settle();
-        assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+        assert_eq!((missing_blobs(&pair).len(), missing(&pair)), (0, 0));
         assert_eq!(pair.uids_of(1, bea(), &name("INBOX")).len(), 2);
     }
 }
@@ -197,10 +198,13 @@ fn a_body_of_two_accounts_comes_to_one_after_the_other() {
         append(&mut pair, account, "INBOX");
     }
     let rows = pair.nodes[1].rows.keys();
-    let blob = rows.filter_map(|key| lacking_of_key(key)).next().unwrap();
+    let blob = rows
+        .filter_map(|key| missing_blob_of_key(key))
+        .next()
+        .unwrap();
     pair.peer(1, PeerInput::Body(blob, u64::MAX));
     pair.settle();
-    assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+    assert_eq!((missing_blobs(&pair).len(), missing(&pair)), (0, 0));
     for account in [ANNE, bea()] {
         assert_eq!(pair.uids_of(1, account, &name("INBOX")).len(), 1);
     }
@@ -240,7 +244,7 @@ fn without_body() -> (Pair, BlobName) {
         ..Config::default()
     }));
     append(&mut pair, ANNE, "INBOX");
-    assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+    assert_eq!((missing_blobs(&pair).len(), missing(&pair)), (0, 0));
     let blob = pair.coming[1][0];
     pair.nowhere = true;
     (pair, blob)
@@ -255,7 +259,7 @@ fn missed(pair: &mut Pair, account: AccountId, blob: BlobName) -> Vec<BlobName> 
 }
 
 fn found_missing(pair: &Pair) -> u64 {
-    pair.nodes[1].owner.figures(pair.now).bodies_missed
+    pair.nodes[1].owner.figures(pair.now).blobs_missed
 }
 
 #[test]
@@ -265,7 +269,7 @@ fn a_body_that_a_session_finds_missing_is_got_from_other_nodes() {
     assert_eq!(pair.uids_of(1, ANNE, &inbox).len(), 1);
     let warned = pair.nodes[1].warnings.len();
     assert_eq!(missed(&mut pair, ANNE, blob), [blob]);
-    assert_eq!(lacking(&pair), [of(&[ANNE])]);
+    assert_eq!(missing_blobs(&pair), [of(&[ANNE])]);
     // Each one who wants to read it asks again, and it is said and counted once.
     assert_eq!(missed(&mut pair, ANNE, blob), [blob]);
     assert_eq!(pair.nodes[1].warnings.len(), warned + 1);
@@ -277,7 +281,7 @@ fn a_body_that_a_session_finds_missing_is_got_from_other_nodes() {
     assert_eq!(pair.uids_of(1, ANNE, &inbox).len(), 1);
     pair.peer(1, PeerInput::Body(blob, u64::MAX));
     pair.settle();
-    assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+    assert_eq!((missing_blobs(&pair).len(), missing(&pair)), (0, 0));
     assert_eq!((wanted_after_start(&mut pair), missing(&pair)), (0, 0));
     assert_eq!(pair.uids_of(1, ANNE, &inbox).len(), 1);
 }
@@ -303,18 +307,18 @@ fn it_is_looked_for_as_long_as_a_message_of_the_account_names_it() {
     pair.peer(1, PeerInput::Body(blob, u64::MAX));
     pair.settle();
     let uids = pair.uids_of(1, bea(), &name("Archive"));
-    assert_eq!((uids.len(), lacking(&pair).len()), (1, 0));
+    assert_eq!((uids.len(), missing_blobs(&pair).len()), (1, 0));
     assert_eq!(missed(&mut pair, bea(), blob), [blob]);
-    assert_eq!(lacking(&pair), [of(&[bea()])]);
+    assert_eq!(missing_blobs(&pair), [of(&[bea()])]);
     // Anne's finds out later.
     assert_eq!(missed(&mut pair, ANNE, blob), [blob]);
-    assert_eq!(lacking(&pair), [of(&[ANNE, bea()])]);
+    assert_eq!(missing_blobs(&pair), [of(&[ANNE, bea()])]);
     remove(&mut pair, bea(), "Archive");
     remove(&mut pair, ANNE, "INBOX");
-    assert_eq!(lacking(&pair), Vec::<Bytes>::new());
+    assert_eq!(missing_blobs(&pair), Vec::<Bytes>::new());
     // A session that still has the message in its view.
     assert_eq!(missed(&mut pair, ANNE, blob), []);
-    assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+    assert_eq!((missing_blobs(&pair).len(), missing(&pair)), (0, 0));
 }
 
 #[test]
@@ -323,7 +327,7 @@ fn a_node_that_is_alone_looks_for_nothing() {
     pair.close();
     pair.settle();
     assert_eq!(missed(&mut pair, ANNE, blob), []);
-    assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+    assert_eq!((missing_blobs(&pair).len(), missing(&pair)), (0, 0));
 }
 
 /// Of a body that many batches name what was looked at before is told again and again: it is looked for once more, not once for each.
@@ -348,15 +352,15 @@ fn who_lies_in_memory_is_told_whatever_the_row_says() {
         append(&mut pair, account, "INBOX");
     }
     let rows = pair.nodes[1].rows.iter_mut();
-    let mut rows = rows.filter(|(key, _)| lacking_of_key(key).is_some());
+    let mut rows = rows.filter(|(key, _)| missing_blob_of_key(key).is_some());
     let (key, value) = rows.next().unwrap();
-    let blob = lacking_of_key(key).unwrap();
+    let blob = missing_blob_of_key(key).unwrap();
     *value = of(&[bea()]);
     assert_eq!(wanted_after_start(&mut pair), 1);
     assert_eq!(pair.uids_of(1, ANNE, &name("INBOX")), []);
     pair.peer(1, PeerInput::Body(blob, u64::MAX));
     pair.settle();
-    assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+    assert_eq!((missing_blobs(&pair).len(), missing(&pair)), (0, 0));
     for account in [ANNE, bea()] {
         assert_eq!(pair.uids_of(1, account, &name("INBOX")).len(), 1);
     }
@@ -396,7 +400,8 @@ fn who_waits_for_a_body_that_nothing_names_any_more_is_answered() {
 /// The body of ANNE's message, which node 1 lacks.
 fn lacked(pair: &Pair) -> BlobName {
     let mut rows = pair.nodes[1].rows.keys();
-    rows.find_map(|key| lacking_of_key(key)).expect("a row")
+    rows.find_map(|key| missing_blob_of_key(key))
+        .expect("a row")
 }
 
 /// What shows a message that was accepted long ago takes of the room that is kept free.
@@ -409,7 +414,7 @@ fn a_body_that_comes_to_a_full_disk_is_shown() {
     pair.nowhere = false;
     pair.peer(1, PeerInput::Body(blob, u64::MAX));
     pair.settle();
-    assert_eq!((pair.nodes[1].refused, lacking(&pair).len()), (0, 0));
+    assert_eq!((pair.nodes[1].refused, missing_blobs(&pair).len()), (0, 0));
     assert_eq!(pair.uids_of(1, ANNE, &name("INBOX")).len(), 1);
 }
 
@@ -433,7 +438,7 @@ fn a_body_that_comes_to_a_disk_that_takes_nothing_is_looked_for_each_second() {
     assert!(reply.is_some());
     pair.nodes[1].away = false;
     pair.settle();
-    assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+    assert_eq!((missing_blobs(&pair).len(), missing(&pair)), (0, 0));
     assert_eq!(pair.uids_of(1, ANNE, &name("INBOX")).len(), 1);
 }
 
@@ -450,10 +455,10 @@ fn who_was_stalled_is_told_of_a_body_that_another_lacks() {
     pair.restart(1);
     pair.settle();
     append(&mut pair, ANNE, "INBOX");
-    assert_eq!((pair.stalled(), lacking(&pair).len()), (1, 0));
+    assert_eq!((pair.stalled(), missing_blobs(&pair).len()), (1, 0));
     pair.nowhere = true;
     append(&mut pair, bea(), "INBOX");
-    assert_eq!(lacking(&pair), [of(&[bea()])]);
+    assert_eq!(missing_blobs(&pair), [of(&[bea()])]);
     pair.nodes[1].rows.insert(row, good);
     assert_eq!(wanted_after_start(&mut pair), 1);
     assert_eq!(pair.stalled(), 0);
@@ -464,7 +469,8 @@ fn who_was_stalled_is_told_of_a_body_that_another_lacks() {
     assert_eq!(pair.uids_of(1, ANNE, &name("INBOX")).len(), 2);
 }
 
-/// A copy of what can still be seen waits for the body, which was lost. Its answer does not, since nobody may have the body. Who is told that others do not have the copy makes another one: the first
+/// A copy of what can still be seen waits for the body, which was lost. Its answer does not, since nobody may have the body. Who is told that others
+/// do not have the copy makes another one: the first
 /// must not come to light with the body.
 #[test]
 fn a_copy_that_waits_for_its_body_is_taken_back() {

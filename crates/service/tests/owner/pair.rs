@@ -220,7 +220,7 @@ impl Pair {
     }
 
     /// Node 1 is new: node 0 was removed before it came, whose logs a third one gives, and says that node 0 had shown all but so many operations.
-    pub(crate) fn bring(&mut self, unshown: u64) {
+    pub(crate) fn bring(&mut self, hidden_ops: u64) {
         let donor = incarnation(2);
         self.peer(1, PeerInput::Former([(incarnation(0), 0)].into()));
         let members = [(incarnation(1), 1), (donor, 2)];
@@ -234,7 +234,7 @@ impl Pair {
         let told = VisibleVector {
             partition,
             member: incarnation(0),
-            vector: [(incarnation(0), last - unshown)].into_iter().collect(),
+            vector: [(incarnation(0), last - hidden_ops)].into_iter().collect(),
             except: Vec::new(),
         };
         let batches = Batches {

@@ -152,21 +152,21 @@ fn what_is_late_is_claimed_again_when_the_disk_takes_it() {
 fn a_new_node_tries_once_a_second_to_say_that_it_has_all() {
     let mut pair = Pair::new();
     pair.append(0, "INBOX", 1);
-    pair.nodes[1].config.young = true;
+    pair.nodes[1].config.syncing = true;
     pair.nowhere = true;
     pair.restart(1);
     pair.settle();
-    let young = |pair: &Pair| pair.nodes[1].owner.figures(pair.now).partitions_young;
-    assert_eq!(young(&pair), 1);
+    let syncing = |pair: &Pair| pair.nodes[1].owner.figures(pair.now).partitions_syncing;
+    assert_eq!(syncing(&pair), 1);
     pair.nodes[1].full = true;
     pair.nowhere = false;
     let blob = pair.coming[1][0];
     pair.peer(1, PeerInput::Body(blob, u64::MAX));
     tries_once_a_second(&mut pair, 2);
-    assert_eq!(young(&pair), 1);
+    assert_eq!(syncing(&pair), 1);
     pair.nodes[1].full = false;
     pair.settle();
-    assert_eq!(young(&pair), 0);
+    assert_eq!(syncing(&pair), 0);
 }
 
 /// An account stalls at node 1 while a session looks at it there: it is not waited for from then on.
@@ -228,7 +228,8 @@ fn who_looks_at_an_account_of_a_node_that_was_alone_is_waited_for() {
     assert!(pair.answer(0, request).is_some());
 }
 
-/// The clock of a node was ahead by two hours while nobody was there who knew. What it wrote waits elsewhere until it is time, and so would all that follows in that log: clients
+/// The clock of a node was ahead by two hours while nobody was there who knew. What it wrote waits elsewhere until it is time, and so would all that
+/// follows in that log: clients
 /// were told OK for hours, and nobody else saw it.
 #[test]
 fn nothing_is_written_behind_what_waits_for_its_time() {

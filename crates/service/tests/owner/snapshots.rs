@@ -27,7 +27,7 @@ fn config() -> Config {
     };
     shipping.state.chunk_bytes = CHUNK_BYTES;
     // A snapshot of which nobody asks is dropped while the test looks on.
-    shipping.state.give_patience_micros = 5_000_000;
+    shipping.state.send_timeout_micros = 5_000_000;
     shipping.state.window_bytes = 2 * CHUNK_BYTES as u64;
     Config {
         shipping,
@@ -102,7 +102,7 @@ fn alike(pair: &mut Pair) {
 }
 
 fn taken(pair: &Pair, node: usize) -> u64 {
-    pair.nodes[node].owner.figures(pair.now).states_taken
+    pair.nodes[node].owner.figures(pair.now).snapshots_received
 }
 
 #[test]
@@ -120,7 +120,8 @@ fn who_was_away_for_long_gets_rows_in_place_of_a_log() {
     assert_eq!((taken(&pair, 0), taken(&pair, 1)), (0, 1));
 }
 
-/// An entry of the queue, whose delivery was in the state, held the body alone; it was finished when the state was taken over, and the body was gone before its account was joined.
+/// An entry of the queue, whose delivery was in the state, held the body alone; it was finished when the state was taken over, and the body was gone
+/// before its account was joined.
 #[test]
 fn what_comes_holds_the_bodies_that_it_names() {
     let mut held = 0;
@@ -151,7 +152,8 @@ fn a_state_goes_on_after_a_crash_of_the_receiver() {
         let begun = pair.nodes[1].coming() > 0;
         pair.restart(1);
         alike(&mut pair);
-        resumed += usize::from(begun && pair.nodes[1].owner.figures(pair.now).states_taken == 1);
+        resumed +=
+            usize::from(begun && pair.nodes[1].owner.figures(pair.now).snapshots_received == 1);
     }
     assert!(resumed > 5, "{resumed}");
 }
@@ -200,7 +202,7 @@ fn a_state_waits_while_an_account_is_stalled() {
     for _ in 0..4 {
         pair.settle();
     }
-    let waiting = |pair: &Pair| pair.nodes[1].owner.figures(pair.now).states_waiting;
+    let waiting = |pair: &Pair| pair.nodes[1].owner.figures(pair.now).snapshots_waiting;
     assert_eq!((taken(&pair, 1), waiting(&pair)), (0, 1));
     assert!(pair.nodes[1].coming() > 0);
     let told = |text: &&String| text.contains("waits until no account of it is stalled");
@@ -243,7 +245,8 @@ fn accounts_are_joined_when_the_disk_has_room_again() {
     assert!(pair.answer(1, request).is_some());
 }
 
-/// What was given of an account cannot be joined: before its bodies were copied, or after that. Of those that it alone may name nothing is known then; others are confirmed.
+/// What was given of an account cannot be joined: before its bodies were copied, or after that. Of those that it alone may name nothing is known
+/// then; others are confirmed.
 #[test]
 fn an_account_that_cannot_be_joined_keeps_back_its_own_bodies() {
     for copied in [false, true] {
@@ -297,7 +300,7 @@ fn an_account_that_cannot_be_joined_keeps_back_its_own_bodies() {
     }
 }
 
-/// Of a page of which one row cannot be read nothing is done: a body that is lacking in memory alone would never be looked for.
+/// Of a page of which one row cannot be read nothing is done: a body that is missing_blobs in memory alone would never be looked for.
 #[test]
 fn what_cannot_be_read_leaves_nothing_behind() {
     let mut pair = apart();
@@ -311,7 +314,7 @@ fn what_cannot_be_read_leaves_nothing_behind() {
     }
     assert_eq!((taken(&pair, 1), pair.stalled()), (1, 1));
     let reports = pair.nodes[1].owner.reports();
-    let missing: u64 = reports.iter().map(|report| report.bodies_missing).sum();
+    let missing: u64 = reports.iter().map(|report| report.blobs_missing).sum();
     assert_eq!(missing, 0);
 }
 

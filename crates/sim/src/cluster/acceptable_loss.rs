@@ -1,7 +1,9 @@
 //! What may be gone with nodes that are removed.
 //!
-//! D1: what was acknowledged when so many other nodes had it is there, if no more than these were removed by then. Else it may be gone if whoever acknowledged it was
-//! removed, and none of those that stay has applied its log up to what the answer rests on, or none has the body. Their disks count, as they are when they die. Mail that
+//! D1: what was acknowledged when so many other nodes had it is there, if no more than these were removed by then. Else it may be gone if whoever
+//! acknowledged it was
+//! removed, and none of those that stay has applied its log up to what the answer rests on, or none has the body. Their disks count, as they are when
+//! they die. Mail that
 //! was delivered rests on the logs of those who delivered it, whoever accepted it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +35,7 @@ impl World {
             let disk = durable(&node.disk.copy());
             if self.members[index].down.is_none() {
                 let mut reports = node.reports().into_iter();
-                lacks |= reports.any(|report| report.bodies_missing > 0);
+                lacks |= reports.any(|report| report.blobs_missing > 0);
                 for of in &gone {
                     self.note_held(index, *of, &disk, &mut held);
                 }

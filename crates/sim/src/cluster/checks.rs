@@ -7,7 +7,7 @@ use whimbrel_service::{
         AccountId, BlobName, Date, Failure, Keyword, MailboxCall, MailboxName, MessageId,
         ROWS_PER_CALL_MAX, Reply, Row,
     },
-    log::{lacking_of_key, store_partition},
+    log::{missing_blob_of_key, store_partition},
     owner::{self, keys},
     verify,
 };
@@ -63,7 +63,8 @@ impl Looks {
         self.given.forget(node);
     }
 
-    /// An older disk with these messages was put back at a node. They are there again as they were: what left a mailbox since, or got another UID, under its old
+    /// An older disk with these messages was put back at a node. They are there again as they were: what left a mailbox since, or got another UID,
+    /// under its old
     /// UID, which denotes the same message (`docs/decisions/0011`).
     pub(super) fn put_back(&mut self, node: usize, held: BTreeSet<(AccountId, MessageId)>) {
         self.back.insert(node, held);
@@ -357,7 +358,7 @@ impl World {
         if there.is_empty() {
             return Err("no node is left".into());
         }
-        if let Some(node) = there.iter().find(|node| self.is_young(**node)) {
+        if let Some(node) = there.iter().find(|node| self.is_syncing(**node)) {
             return Ok(Some(format!("node {node} has not all that the others had")));
         }
         let opens = |node: &&usize| {
@@ -416,35 +417,42 @@ impl World {
         let logs = disk.log_positions(partition).into_iter();
         let logs: Vec<_> = logs.map(|(of, log)| (of.0, log.next)).collect();
         let all = disk.scan(partition, &KeyRange::prefix(vec![0]), ScanLimit::default());
-        let lacking = all.rows.iter().filter_map(|(key, _)| lacking_of_key(key));
+        let missing_blobs = all
+            .rows
+            .iter()
+            .filter_map(|(key, _)| missing_blob_of_key(key));
         let has = |blob: &BlobName, at: &usize| {
             let disk = &self.members[*at].node.disk;
             disk.blob_read(owner::blob_name(blob), 0, 1).is_ok()
         };
         let there = self.there();
-        let lacking: Vec<_> = lacking
+        let missing_blobs: Vec<_> = missing_blobs
             .map(|blob| {
                 let at = there.iter().filter(|at| has(&blob, at));
                 (blob.upload, at.collect::<Vec<_>>())
             })
             .collect();
-        format!("logs go on at {logs:?}, bodies missing, and who has them {lacking:x?}")
+        format!("logs go on at {logs:?}, bodies missing, and who has them {missing_blobs:x?}")
     }
 
     /// A body that a row of the account's partition says is missing is one that a message names, or a part of a batch that is held.
     fn missing_are_named(&self, node: usize, account: AccountId) -> Result<(), String> {
         let partition = store_partition(keys::partition_of(account));
         let disk = &self.members[node].node.disk;
-        let (mut lacking, mut named) = (BTreeSet::new(), BTreeSet::new());
+        let (mut missing_blobs, mut named) = (BTreeSet::new(), BTreeSet::new());
         let mut next = Some(KeyRange::all());
         while let Some(range) = next {
             let page = disk.scan(partition, &range, ScanLimit::default());
-            lacking.extend(page.rows.iter().filter_map(|(key, _)| lacking_of_key(key)));
+            missing_blobs.extend(
+                page.rows
+                    .iter()
+                    .filter_map(|(key, _)| missing_blob_of_key(key)),
+            );
             let rows = page.rows.iter();
             named.extend(rows.flat_map(|(key, row)| verify::named(key, row)));
             next = page.next.map(|start| KeyRange { start, ..range });
         }
-        match lacking.difference(&named).next() {
+        match missing_blobs.difference(&named).next() {
             Some(blob) => Err(format!(
                 "node {node} misses body {:x?}, which nothing names",
                 blob.upload
@@ -601,7 +609,7 @@ impl World {
     }
 
     /// The messages of an account, and their bodies, at the first node.
-    pub(super) fn all_shown(
+    pub(super) fn all_visible(
         &mut self,
         account: AccountId,
     ) -> Result<Vec<(MessageId, u32)>, String> {

@@ -303,7 +303,7 @@ impl Bench {
             .world
             .members
             .iter()
-            .map(|member| member.node.figures().claims_again);
+            .map(|member| member.node.figures().uids_reassigned);
         Ok(Outcome {
             messages,
             again: again.sum(),

@@ -120,7 +120,8 @@ pub(super) fn flag(mail: &mut NewMail, rng: &mut Rng) {
     mail.flags = client::flags(&numbers.filter(|_| rng.one_in(6)).collect());
 }
 
-/// In these seeds half of what is asked where messages are removed marks, unmarks, moves and expunges them: what removes a message at one node meets what saves it at another.
+/// In these seeds half of what is asked where messages are removed marks, unmarks, moves and expunges them: what removes a message at one node meets
+/// what saves it at another.
 fn quarrels(seed: u64) -> bool {
     seed % 3 == 1
 }

@@ -1,6 +1,7 @@
 //! Wall clocks that are set, by more than a node may be off, and what nodes know of each other's.
 //!
-//! Whatever a clock does, all that the other checkers say holds. A node whose clock is more than a minute off those of all nodes that it reaches, and has had time to
+//! Whatever a clock does, all that the other checkers say holds. A node whose clock is more than a minute off those of all nodes that it reaches, and
+//! has had time to
 //! find out, acknowledges no write.
 
 use std::collections::BTreeMap;
@@ -22,7 +23,8 @@ const LOOK_MICROS: u64 = SECOND;
 /// From when on it must have found out.
 const KNOWN_MICROS: u64 = 2 * SECOND + 1;
 
-/// How far from the others a clock may be, and how far it is set. Forward no further than others take batches from the future, so that nobody has to wait for them.
+/// How far from the others a clock may be, and how far it is set. Forward no further than others take batches from the future, so that nobody has to
+/// wait for them.
 const OFF_MICROS_MAX: u64 = 60 * SECOND;
 const FORWARD_MICROS: (u64, u64) = (130 * SECOND, 280 * SECOND);
 const BACK_MICROS: (u64, u64) = (130 * SECOND, 7200 * SECOND);

@@ -1,6 +1,7 @@
 //! Administrators at any node: accounts and aliases come and go, passwords change, and in the end all nodes say the same.
 //!
-//! *Guests* are accounts that may be removed, beside the clients' accounts, which stay. Checked when all is healed: the directory's rows are alike at all nodes; one
+//! *Guests* are accounts that may be removed, beside the clients' accounts, which stay. Checked when all is healed: the directory's rows are alike at
+//! all nodes; one
 //! password of those that were set lets somebody in, at every node the same; what was made and acknowledged and nobody removed is there; no row is left of an
 //! account that is not; no two accounts with one address have one UIDVALIDITY.
 

@@ -151,7 +151,7 @@ impl World {
         let member = &mut self.members[index];
         member.down = None;
         member.linked.clear();
-        member.whole.clear();
+        member.complete.clear();
         member.node.crash_until(seed, self.now);
         self.network.come_back(self.now, index);
         self.network.look_at(self.now, index);

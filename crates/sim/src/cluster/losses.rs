@@ -1,14 +1,17 @@
 //! Disks that are lost while all else goes on, and older ones that are put back.
 //!
-//! Once in the clusters that draw it a node, or two at once where clients wait for two others, comes back with another disk than it died with: an
-//! empty one, or a copy that was made of its own earlier. With an older one it does as `server::cluster::startup_identity` does: it asks whom it reaches what they remember, and goes on under
-//! a new incarnation, for which a member gives it a slot. A copy of a directory is noticed without peers; one made below the file system is, if no peer
-//! knows better, renewed by whoever put it back (`whimbrel node renew`, `docs/decisions/0011`). So the node never goes on as who it was.
+//! In the clusters that draw it a node, or two at once where clients wait for two others, comes back with another disk than it died with: an empty
+//! one, or a copy that was made of its own earlier. This happens up to three times, each time when all nodes are up and complete. With an older disk
+//! a node does as `server::cluster::startup_identity` does: it asks whom it reaches what they remember, and goes on under a new incarnation, for which
+//! a member gives it a slot. A copy of a directory is noticed without peers; one made below the file system is, if no peer knows better, renewed by
+//! the operator (`whimbrel node renew`, `docs/decisions/0011`). So the node never goes on under its old incarnation.
 //!
-//! D1: what was acknowledged when other nodes had it is there. What was acknowledged `local` may be gone, but only what was on no other disk when the node died: what
+//! D1: what was acknowledged when other nodes had it is there. What was acknowledged `local` may be gone, but only what was on no other disk when the
+//! node died: what
 //! its answer rested on is held against what the others have on disk then. Checked, too: a peer that has more of the node's log notices.
 //!
-//! Not drawn: a loss while the directory of the node has what no other has. Accounts may be gone then, and mail of theirs that others have (`membership` draws that).
+//! Not drawn: a loss while the directory of the node has what no other has. Accounts may be gone then, and mail of theirs that others have
+//! (`membership` draws that).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,11 +40,11 @@ use whimbrel_testkit::Rng;
 pub enum Disks {
     /// Always its own.
     Own,
-    /// Once with an older copy of it.
+    /// With an older copy of it, up to three times one after the other.
     Older,
-    /// Once with an empty one.
+    /// With an empty one, likewise.
     Lost,
-    /// As [`Disks::Lost`], two nodes at once.
+    /// With empty ones, two nodes at once.
     TwoLost,
 }
 
@@ -82,6 +85,9 @@ pub(super) struct Losses {
     lost_at: u64,
     /// Whether those that are gone for good are removed.
     removes: bool,
+    /// Which loss this is, and how many there are.
+    loss: u64,
+    losses: u64,
     copy: Option<(usize, DiskCopy)>,
     pub(super) acks: Vec<Ack>,
     /// Where the bodies of messages lie: what is imported again was uploaded again.
@@ -102,6 +108,8 @@ impl Losses {
         Losses {
             copied_at: rng.between(plan.calls / 10, lost_at),
             removes: rng.one_in(2),
+            loss: 1,
+            losses: plan.losses(),
             rng,
             lost_at,
             copy: None,
@@ -158,6 +166,14 @@ impl Plan {
             _ => Disks::Own,
         };
         self
+    }
+
+    /// How often a disk is lost.
+    fn losses(&self) -> u64 {
+        match self.disks {
+            Disks::Older | Disks::Lost => Rng::new(self.seed ^ 0x05e2_1e5d_15c5).between(1, 3),
+            Disks::Own | Disks::TwoLost => 1,
+        }
     }
 }
 
@@ -245,6 +261,18 @@ impl World {
         if self.losses.is_over {
             return;
         }
+        if self.losses.lost_at == 0 {
+            let mut there = self.there().into_iter();
+            let is_back = self.losses.pending.is_empty()
+                && there.all(|index| self.members[index].is_up() && !self.is_syncing(index));
+            if !is_back {
+                return;
+            }
+            self.losses.loss += 1;
+            self.losses.copied_at = call + self.losses.rng.below(5);
+            self.losses.lost_at = self.losses.copied_at + self.losses.rng.between(5, 25);
+            self.note("cluster: disks go one after the other");
+        }
         if self.plan.disks == Disks::Older && self.losses.copy.is_none() {
             if call < self.losses.copied_at {
                 return;
@@ -274,11 +302,11 @@ impl World {
             victims = [older].into();
         }
         let is_ready = |index: &usize| self.members[*index].down.is_none();
-        let goes_on = self.lets_in(&victims) && self.is_whole_without(&victims);
+        let goes_on = self.lets_in(&victims) && self.is_complete_without(&victims);
         // Who has come for a lost disk may have nothing yet: with the others all would be lost.
         let mut left = self.there().into_iter();
         let one_has_all = left.any(|index| {
-            let may_know = self.members[index].is_up() && !self.is_young(index);
+            let may_know = self.members[index].is_up() && !self.is_syncing(index);
             may_know && !victims.contains(&index)
         });
         let goes_on = goes_on && one_has_all;
@@ -301,7 +329,7 @@ impl World {
 
     /// Under which incarnation a node comes back with another disk.
     fn id_after(&self, index: usize) -> Incarnation {
-        Incarnation::from_hash(self.plan.seed << 8 | 0x90 | index as u64)
+        Incarnation::from_hash(self.plan.seed << 8 | self.losses.loss << 4 | 0x80 | index as u64)
     }
 
     fn lose_disks(&mut self, victims: &BTreeSet<usize>) {
@@ -346,8 +374,15 @@ impl World {
             !gone.is_empty(),
             "cluster: what a lost disk alone had is gone",
         );
-        self.losses.acks.clear();
-        self.losses.is_over = true;
+        if self.losses.loss == self.losses.losses {
+            self.losses.acks.clear();
+            self.losses.is_over = true;
+        } else {
+            let mut index = 0..;
+            let mut is_gone = || index.next().is_some_and(|index| gone.contains(&index));
+            self.losses.acks.retain(|_| !is_gone());
+        }
+        self.losses.lost_at = 0;
         for index in victims {
             self.note(match self.plan.disks {
                 Disks::Older => "cluster: older disk put back",
@@ -472,7 +507,7 @@ impl World {
                     },
                     yours: None,
                     anew: None,
-                    young: None,
+                    syncing: None,
                     lives: None,
                 };
                 let id = self.members[*peer].id;

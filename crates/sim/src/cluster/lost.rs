@@ -125,7 +125,7 @@ impl World {
         self.mail(node);
         self.run_until(until)?;
         let body = self.kept.last_refused();
-        let shown = self.all_shown(self.accounts[0])?;
+        let shown = self.all_visible(self.accounts[0])?;
         if body.is_some_and(|body| shown.iter().any(|(_, of)| *of == body)) {
             self.note("lost: told to come back, and taken over");
         }

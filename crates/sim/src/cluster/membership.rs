@@ -1,6 +1,7 @@
 //! Members come and go while all else goes on: nodes are let in, and removed, whether they are dead, cut off or alive; removed ones come back and are told.
 //!
-//! Checked whenever anybody's list of members changes: no slot has two holders, and no node two slots. In the end all logs of removed members are closed, alike everywhere.
+//! Checked whenever anybody's list of members changes: no slot has two holders, and no node two slots. In the end all logs of removed members are
+//! closed, alike everywhere.
 //! What a node that is removed has acknowledged may be lost with it, unless one that stays has it ([`super::acceptable_loss`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +57,7 @@ impl super::Plan {
     }
 
     /// Bytes that the logs of a node may have.
-    pub(super) fn kept_bytes(&self) -> Option<u64> {
+    pub(super) fn log_retention_bytes(&self) -> Option<u64> {
         (self.kept > 0).then_some(self.kept * OPERATION_BYTES)
     }
 }
@@ -91,7 +92,7 @@ impl World {
         config.peers = roster.slots();
         config.former = roster.former();
         config.holders = roster.holders();
-        config.young = true;
+        config.syncing = true;
         config.slot = config.peers.remove(&id).unwrap_or(0);
         let limits = queue::Limits {
             retry_after_seconds: 2,
@@ -99,7 +100,7 @@ impl World {
         };
         let seed = self.plan.seed << 8 | number as u64;
         let mut node = Node::among(seed, config, limits, &self.partitions);
-        node.kept_bytes = self.plan.kept_bytes();
+        node.log_retention_bytes = self.plan.log_retention_bytes();
         node.set_bodies(self.plan.bodies());
         node.advance_to(self.now);
         let doubtful = self.members[at].doubtful;
@@ -177,7 +178,7 @@ impl World {
         let member = &mut self.members[index];
         member.id = id;
         member.renewed = true;
-        member.whole.clear();
+        member.complete.clear();
         member.roster = roster;
         member.node.set_holders(member.roster.holders());
         member.node.renew(copy, identity, peers, self.now);
@@ -195,19 +196,19 @@ impl World {
             })
             .collect();
         // Somebody must be left that knows all.
-        let young = self.there().into_iter().any(|of| self.is_young(of));
+        let syncing = self.there().into_iter().any(|of| self.is_syncing(of));
         // Whoever was let in by the removed one, and is not known, goes with it.
         let knows = |of: &usize| {
             let members = self.members[at].roster.members();
             members.get(self.members[*of].id).is_some()
         };
         let all_known = self.there().iter().all(knows);
-        let unrest = young || self.directories_differ().is_some();
+        let unrest = syncing || self.directories_differ().is_some();
         if others.len() < 2 || self.members[at].doubtful || unrest || !all_known {
             return Ok(());
         }
         let victim = *self.rng.pick(&others);
-        if !self.is_whole_without(&[victim].into()) {
+        if !self.is_complete_without(&[victim].into()) {
             return Ok(());
         }
         let (by, id) = (self.members[at].id, self.members[victim].id);
@@ -225,7 +226,8 @@ impl World {
         self.changed(at)
     }
 
-    /// Some have stopped because somebody removed them who was removed in turn, and of that nobody else heard: they are waited for until they are removed again.
+    /// Some have stopped because somebody removed them who was removed in turn, and of that nobody else heard: they are waited for until they are
+    /// removed again.
     pub(super) fn remove_again(&mut self) -> Result<(), String> {
         let at = self.first_there();
         let by = self.members[at].id;
@@ -349,13 +351,13 @@ impl World {
         self.lose_clients_of(index);
     }
 
-    /// Looks what is held of removed members' logs, says it, and tells the machines of those that are closed and here as a whole.
+    /// Looks what is held of removed members' logs, says it, and tells the machines of those that are closed and here completely.
     pub(super) fn look(&mut self, at: usize) -> Result<(), String> {
         let member = &self.members[at];
         let closing = member.roster.members().closing();
         let mut of: Vec<Incarnation> = member.roster.former().into_keys().collect();
         // On what is closed may rest what is being closed.
-        of.retain(|id| !closing.is_empty() || !member.whole.contains_key(id));
+        of.retain(|id| !closing.is_empty() || !member.complete.contains_key(id));
         of.extend(&closing);
         if member.out || of.is_empty() {
             return Ok(());
@@ -371,7 +373,7 @@ impl World {
             let me = member.id;
             let roster = &mut self.members[at].roster;
             let settled = roster.settle(me, &holdings).map_err(|e| e.to_string())?;
-            let whole = roster.whole(&holdings);
+            let complete = roster.complete(&holdings);
             if settled && roster.members().closing().is_empty() {
                 self.note("cluster: the logs of a removed node are closed");
             }
@@ -383,25 +385,25 @@ impl World {
                 let end = |partition| ends.get(partition).copied().unwrap_or(0);
                 (holdings[of].iter()).any(|(partition, log)| log.stored > end(partition))
             };
-            if whole.iter().any(|(of, ends)| beyond(of, ends)) {
+            if complete.iter().any(|(of, ends)| beyond(of, ends)) {
                 self.note("cluster: what rests on what nobody has is given up");
             }
-            self.whole(at, whole)?;
+            self.complete(at, complete)?;
         }
         let pause = if closing.is_empty() { 8 } else { 1 };
         self.network.look_at(self.now + pause * LOOK_MICROS, at);
         Ok(())
     }
 
-    fn whole(&mut self, at: usize, of: Ends) -> Result<(), String> {
+    fn complete(&mut self, at: usize, of: Ends) -> Result<(), String> {
         if of.is_empty() {
             return Ok(());
         }
         let member = &mut self.members[at];
-        member.whole.extend(of);
-        let whole = member.whole.clone();
+        member.complete.extend(of);
+        let complete = member.complete.clone();
         self.bring(at);
-        self.members[at].node.closed(&whole);
+        self.members[at].node.closed(&complete);
         self.outcomes(at)
     }
 
@@ -441,8 +443,8 @@ impl World {
     }
 
     /// Whether a node has not all that clients may know.
-    pub(super) fn is_young(&self, index: usize) -> bool {
-        self.members[index].node.figures().partitions_young > 0
+    pub(super) fn is_syncing(&self, index: usize) -> bool {
+        self.members[index].node.figures().partitions_syncing > 0
     }
 
     /// Whether somebody was removed.
@@ -456,19 +458,19 @@ impl World {
         first.unwrap_or(0)
     }
 
-    /// Of closed logs all have the same: the whole, but of those of which some went with others that were removed.
+    /// Of closed logs all have the same: all of them, but of those of which some went with others that were removed.
     pub(super) fn ends_differ(&self) -> Option<String> {
-        let whole = |index: usize| -> Option<Ends> {
+        let complete = |index: usize| -> Option<Ends> {
             let member = &self.members[index];
             let former: Vec<Incarnation> = member.roster.former().into_keys().collect();
-            Some(member.roster.whole(&holdings(&member.node, &former)?))
+            Some(member.roster.complete(&holdings(&member.node, &former)?))
         };
-        let first = whole(self.first_there())?;
+        let first = complete(self.first_there())?;
         let mut there = self.there().into_iter();
-        let other = there.find(|index| whole(*index).as_ref() != Some(&first))?;
-        let of = whole(other);
+        let other = there.find(|index| complete(*index).as_ref() != Some(&first))?;
+        let of = complete(other);
         Some(format!(
-            "of closed logs node {} has {first:?} as a whole, node {other} {of:?}",
+            "of closed logs node {} has {first:?} completely, node {other} {of:?}",
             self.first_there()
         ))
     }

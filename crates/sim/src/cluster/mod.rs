@@ -4,10 +4,15 @@
 //! made at one node each, and known at the others when the news has come.
 //!
 //! Checked at each answer: U1 (over all nodes) and U2 (by node). In the end, when all is healed and nothing has happened for a while: U3 (all nodes
-//! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
-//! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there; mailboxes and subscriptions of one client are what it was told. What a seed does is drawn from the seed alone, so a failing seed fails again.
+//! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was
+//! acknowledged is there, once,
+//! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there; mailboxes and subscriptions of one client
+//! are what it was told. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world), [`faults`], [`pauses`], [`network`], [`regions`], [`clients`], [`answers`], [`blobs`], [`movers`], [`protocol_clients`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`flagging`], [`response_uids`], [`renewed`], [`bounds`], [`quiescence`]; [`seeds`] (what each seed promises); [`acceptable_loss`] (what goes with nodes that are removed); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world), [`faults`], [`pauses`], [`network`], [`regions`], [`clients`], [`answers`], [`blobs`], [`movers`],
+//! [`protocol_clients`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`],
+//! [`flagging`], [`response_uids`], [`renewed`], [`bounds`], [`quiescence`]; [`seeds`] (what each seed promises); [`acceptable_loss`] (what goes with
+//! nodes that are removed); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
 mod acceptable_loss;
 mod answers;
@@ -229,7 +234,7 @@ struct Member {
     /// Nodes that it was told to be linked with, and who they were then.
     linked: BTreeMap<usize, Incarnation>,
     /// Of which closed logs it has all, as its machines were told.
-    whole: Ends,
+    complete: Ends,
     /// Until when it is down.
     down: Option<u64>,
     full_until: Option<u64>,
@@ -250,7 +255,7 @@ impl Member {
             node,
             roster,
             linked: BTreeMap::new(),
-            whole: Ends::new(),
+            complete: Ends::new(),
             down: None,
             full_until: None,
             stopped_until: None,
@@ -392,7 +397,7 @@ impl World {
                     limits,
                     &partitions,
                 );
-                node.kept_bytes = plan.kept_bytes();
+                node.log_retention_bytes = plan.log_retention_bytes();
                 node.set_bodies(plan.bodies());
                 if rng.one_in(4) {
                     node.speed = Speed {

@@ -1,7 +1,9 @@
 //! Nodes that stop for a while and go on, disks that hang or fail to sync, and bursts of mail and commands.
 //!
-//! A node that is stopped (SIGSTOP, a hypervisor that moves it) does nothing: its timers come late, frames to it wait in the kernel's buffers, and a peer that has heard nothing
-//! for up to three seconds ends the link, as `cluster`'s does. Its clocks go on. A disk that hangs finishes no sync and no read that begins; the node itself goes on, and answers pings.
+//! A node that is stopped (SIGSTOP, a hypervisor that moves it) does nothing: its timers come late, frames to it wait in the kernel's buffers, and a
+//! peer that has heard nothing
+//! for up to three seconds ends the link, as `cluster`'s does. Its clocks go on. A disk that hangs finishes no sync and no read that begins; the node
+//! itself goes on, and answers pings.
 //! A sync that fails stops the node, as it stops the server: what was not durable is lost as in a crash.
 
 use std::collections::BTreeSet;
@@ -109,7 +111,7 @@ impl World {
         for number in self.protocol_clients_at(index) {
             let patience = self.stalls.rng.between(MS, 2 * (until - self.now));
             if self.now + patience < until {
-                self.protocol_client_loses_patience(self.now + patience, number);
+                self.protocol_client_times_out(self.now + patience, number);
             }
         }
     }

@@ -1,9 +1,12 @@
-//! Nodes leave the partitions of accounts and come back while all else goes on (`docs/decisions/0040`), as `server::cluster::placing` has them do it, but for whom it takes: here
+//! Nodes leave the partitions of accounts and come back while all else goes on (`docs/decisions/0040`), as `server::cluster::placing` has them do it,
+//! but for whom it takes: here
 //! anybody may go whenever enough others have all.
 //!
-//! Clients go to nodes that hold their account. Of what a node has told in an earlier life it knows nothing any more: U2 is of a node and a life. In the end all come back.
+//! Clients go to nodes that hold their account. Of what a node has told in an earlier life it knows nothing any more: U2 is of a node and a life. In
+//! the end all come back.
 //!
-//! Where members change, or disks are lost, too, one that is left holds each partition as a whole: nobody removes the last one, nor can anything be done for what was on its disk.
+//! Where members change, or disks are lost, too, one that is left holds each partition as a whole: nobody removes the last one, nor can anything be
+//! done for what was on its disk.
 
 use std::collections::BTreeSet;
 
@@ -29,8 +32,8 @@ const PATIENCE_LOOKS: u64 = 20;
 const AWAY_LOOKS: u64 = 8;
 
 /// Whether all is here that clients may know.
-fn is_whole(report: &PartitionReport) -> bool {
-    report.open.is_some() && !report.young
+fn is_complete(report: &PartitionReport) -> bool {
+    report.open.is_some() && !report.syncing
 }
 
 impl Plan {
@@ -101,11 +104,11 @@ impl World {
 
     fn phase(&self, at: usize, partition: PartitionId) -> Phase {
         let member = &self.members[at];
-        member.roster.standing(member.id, partition).phase
+        member.roster.holder_state(member.id, partition).phase
     }
 
     /// Whether there is somebody else with all of each partition, who does not leave it.
-    pub(super) fn is_whole_without(&self, gone: &BTreeSet<usize>) -> bool {
+    pub(super) fn is_complete_without(&self, gone: &BTreeSet<usize>) -> bool {
         let mut partitions = self.placed_partitions().into_iter();
         self.plan.leaves == 0 || partitions.all(|partition| self.is_held_without(gone, partition))
     }
@@ -115,7 +118,8 @@ impl World {
         left.retain(|index| !gone.contains(index) && !self.members[*index].doubtful);
         let has_all = |index: usize| {
             let report = self.report_of(index, partition);
-            report.is_some_and(|of| is_whole(&of)) && self.phase(index, partition) == Phase::Holds
+            report.is_some_and(|of| is_complete(&of))
+                && self.phase(index, partition) == Phase::Holds
         };
         left.into_iter().any(has_all)
     }
@@ -131,9 +135,9 @@ impl World {
             return true;
         }
         let member = &self.members[at];
-        let came_back = member.roster.standing(member.id, partition).life > 0;
+        let came_back = member.roster.holder_state(member.id, partition).generation > 0;
         let report = self.report_of(at, partition);
-        let has_all = report.is_some_and(|of| is_whole(&of));
+        let has_all = report.is_some_and(|of| is_complete(&of));
         self.phase(at, partition) == Phase::Holds && (has_all || !came_back)
     }
 
@@ -203,8 +207,8 @@ impl World {
                 self.say_placed(at, "comes back to", |roster| roster.come(id, partition))
             }
             (Phase::Holds, None) if !calm => {
-                let whole = is_whole(&report);
-                let enough = report.whole_at.len() >= self.plan.holders_min();
+                let whole = is_complete(&report);
+                let enough = report.complete_at.len() >= self.plan.holders_min();
                 let keeps = self.report_of(at, PartitionId::QUEUE);
                 let alone = keeps.is_none_or(|queue| queue.keeps.contains(&partition));
                 // Those to whom it would be left may have been removed by somebody of whom it has not heard.

@@ -199,13 +199,13 @@ impl World {
                 (id, self.next_body)
             };
             // Where no disk is lost: what only that has may be the one that all show, and nobody has it then.
-            let is_whole = !self.plan.loses
+            let is_complete = !self.plan.loses
                 && self.plan.disks == Disks::Own
                 && self.plan.membership == 0
                 && self.plan.leaves == 0;
             // Some nodes bring some messages otherwise. It draws nothing, so that the other histories stay as they are.
             let is_other = (u64::from(body) + node as u64) % 2 == 1;
-            let otherwise = again && is_whole && body < REAL_FROM && is_other;
+            let otherwise = again && is_complete && body < REAL_FROM && is_other;
             let given = match otherwise {
                 true => other(body),
                 false => first(body),

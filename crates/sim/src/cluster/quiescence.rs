@@ -1,6 +1,7 @@
 //! When all is healed, one node after the other writes to each account, and nobody else: what must be so in a whole network.
 //!
-//! U2 over all nodes: what is new has a UID of at least the UIDNEXT that any of them told. U4: nothing changes its UID, since nobody writes at once, nobody comes from elsewhere, and nothing is renamed; what a node told for a new message is its UID everywhere. Bounded logs:
+//! U2 over all nodes: what is new has a UID of at least the UIDNEXT that any of them told. U4: nothing changes its UID, since nobody writes at once,
+//! nobody comes from elsewhere, and nothing is renamed; what a node told for a new message is its UID everywhere. Bounded logs:
 //! all that was written is stable, and each log is cut to what is kept of it. Bounded memory: nothing waits anywhere, for a peer, an acknowledgement or a disk.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
@@ -19,7 +20,7 @@ use super::{SECOND, World, checks::Picture, clients::mailbox};
 const PAUSE_MICROS: u64 = 3 * SECOND;
 
 /// A node acknowledges a write within this time: its clock was set a moment ago, perhaps.
-const PATIENCE_MICROS: u64 = 300 * SECOND;
+const TIMEOUT_MICROS: u64 = 300 * SECOND;
 
 /// Times that each node writes to each account. The second one takes along what the first one's acknowledgements allow to be cut.
 const ROUNDS: usize = 2;
@@ -28,7 +29,7 @@ const ROUNDS: usize = 2;
 type Figure = fn(&Figures) -> u64;
 const WAITING: [(&str, Figure); 4] = [
     ("answers wait for other nodes", |all| all.answers_confirming),
-    ("states wait", |all| all.states_waiting),
+    ("states wait", |all| all.snapshots_waiting),
     ("accounts are stalled", |all| all.accounts_stalled),
     ("entries are queued", |all| all.queue_entries),
 ];
@@ -65,18 +66,18 @@ impl World {
         }
         // Where disks were lost or nodes removed there are bodies that nobody has any more.
         let may_lack = self.nodes_were_let_in() || self.nodes_were_removed();
-        let lacking = there.iter().map(|node| match may_lack {
-            true => (*node, self.bodies_missing(*node)),
+        let missing_blobs = there.iter().map(|node| match may_lack {
+            true => (*node, self.blobs_missing(*node)),
             false => (*node, 0),
         });
-        let lacking: BTreeMap<usize, u64> = lacking.collect();
+        let missing_blobs: BTreeMap<usize, u64> = missing_blobs.collect();
         let mut told = Vec::new();
         for _ in 0..ROUNDS {
             for node in &there {
                 for account in &accounts {
                     told.push((*account, self.write_quietly(*node, *account)?));
                 }
-                self.all_have_the_bodies(&lacking)?;
+                self.all_have_the_bodies(&missing_blobs)?;
             }
         }
         self.note("cluster: written quietly");
@@ -99,7 +100,7 @@ impl World {
     fn directory_and_queue_go_on(&mut self) -> Result<(), String> {
         let account = self.accounts[0];
         for node in vec![self.there(); ROUNDS].concat() {
-            let end = self.now + PATIENCE_MICROS;
+            let end = self.now + TIMEOUT_MICROS;
             while !self.changes_the_directory(node)? {
                 if self.now > end {
                     return Err(format!("node {node} does not change the directory"));
@@ -128,7 +129,8 @@ impl World {
         Ok(())
     }
 
-    /// A log of which a node has more than it has applied: nodes may be alike all the same, and a disk that hung when all was healed lets go of what it was asked to read
+    /// A log of which a node has more than it has applied: nodes may be alike all the same, and a disk that hung when all was healed lets go of what
+    /// it was asked to read
     /// later.
     pub(super) fn unapplied(&self) -> Option<String> {
         self.there().into_iter().find_map(|index| {
@@ -155,7 +157,7 @@ impl World {
 
     /// After some time nothing is wrong any more.
     fn comes_to(&mut self, wrong: impl Fn(&World) -> Option<String>) -> Result<(), String> {
-        let end = self.now + PATIENCE_MICROS;
+        let end = self.now + TIMEOUT_MICROS;
         while let Some(cause) = wrong(self) {
             if self.now > end {
                 return Err(cause);
@@ -166,14 +168,14 @@ impl World {
     }
 
     /// Who lacks a body shows its message later, and under another UID if it has told of later ones (docs/design.md#rule-4).
-    fn all_have_the_bodies(&mut self, lacking: &BTreeMap<usize, u64>) -> Result<(), String> {
-        let end = self.now + PATIENCE_MICROS;
+    fn all_have_the_bodies(&mut self, missing_blobs: &BTreeMap<usize, u64>) -> Result<(), String> {
+        let end = self.now + TIMEOUT_MICROS;
         self.run_until(self.now + PAUSE_MICROS)?;
         self.all_apply()?;
         let mut watched: BTreeMap<usize, Vec<SessionId>> = BTreeMap::new();
         loop {
-            let lacks = |(node, count): &(&usize, &u64)| self.bodies_missing(**node) > **count;
-            let Some((&node, _)) = lacking.iter().find(lacks) else {
+            let lacks = |(node, count): &(&usize, &u64)| self.blobs_missing(**node) > **count;
+            let Some((&node, _)) = missing_blobs.iter().find(lacks) else {
                 // A message whose body has just come is looked at as if it had come then, and waits for other nodes (docs/design.md#rule-5).
                 if !watched.is_empty() {
                     self.run_until(self.now + PAUSE_MICROS)?;
@@ -200,7 +202,8 @@ impl World {
         }
     }
 
-    /// Somebody looks at each account of a node. What was removed before its body came goes when it is collected, and for that its account must be in memory so long, for which there is not
+    /// Somebody looks at each account of a node. What was removed before its body came goes when it is collected, and for that its account must be in
+    /// memory so long, for which there is not
     /// always room here.
     fn watch_all(&mut self, node: usize) -> Result<Vec<SessionId>, String> {
         let mut sessions = Vec::new();
@@ -217,14 +220,14 @@ impl World {
         Ok(sessions)
     }
 
-    fn bodies_missing(&self, node: usize) -> u64 {
+    fn blobs_missing(&self, node: usize) -> u64 {
         let reports = self.members[node].node.reports().into_iter();
-        reports.map(|of| of.bodies_missing).sum()
+        reports.map(|of| of.blobs_missing).sum()
     }
 
     /// A message is appended; its body, and the UID that is told.
     fn write_quietly(&mut self, node: usize, account: AccountId) -> Result<(u32, u32), String> {
-        let end = self.now + PATIENCE_MICROS;
+        let end = self.now + TIMEOUT_MICROS;
         let least = self.told_anywhere(account)?;
         loop {
             let session = self.session();

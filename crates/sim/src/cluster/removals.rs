@@ -1,7 +1,8 @@
 //! What must hold where messages are removed, too: what is gone stays gone, and what nobody removed is there.
 //!
 //! Which messages survive an EXPUNGE depends on what it had seen: a MOVE or a cleared `\Deleted` of which it did not know saves the message. So the
-//! checker judges those messages alone of which all that could save them was asked of the node that expunged them: it had seen whatever came before, and nothing
+//! checker judges those messages alone of which all that could save them was asked of the node that expunged them: it had seen whatever came before,
+//! and nothing
 //! comes after.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -251,7 +252,7 @@ impl World {
             if is_keeping(account) {
                 continue;
             }
-            let all = self.all_shown(account)?;
+            let all = self.all_visible(account)?;
             if let Some((id, body)) = all
                 .iter()
                 .find(|(id, _)| self.removals.is_gone(account, *id))

@@ -1,6 +1,7 @@
 //! What is told without a look: the UIDs of what was written (APPENDUID, COPYUID), and STATUS.
 //!
-//! A UID that was told is its message's for ever (U1), and below the UIDNEXT that its node tells of the name to whom asks later (U2). In the end STATUS of each mailbox is
+//! A UID that was told is its message's for ever (U1), and below the UIDNEXT that its node tells of the name to whom asks later (U2). In the end
+//! STATUS of each mailbox is
 //! what is shown.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,7 @@ use super::{SECOND, World, clients::mailbox};
 use crate::{checkers::monotonic::Monotonic, client};
 
 /// All is healed: a body that is late, and what follows from it, changes what is shown no longer than this.
-const PATIENCE_MICROS: u64 = 60 * SECOND;
+const TIMEOUT_MICROS: u64 = 60 * SECOND;
 
 /// What was told.
 #[derive(Default)]
@@ -153,7 +154,8 @@ impl World {
         Ok(())
     }
 
-    /// STORE with UNCHANGEDSINCE (RFC 7162, 3.1.3) has changed these: none that was known here to have changed since, and nothing where the MODSEQ is another node's,
+    /// STORE with UNCHANGEDSINCE (RFC 7162, 3.1.3) has changed these: none that was known here to have changed since, and nothing where the MODSEQ is
+    /// another node's,
     /// which says nothing of this one.
     pub(super) fn left_what_changed(
         &self,
@@ -199,7 +201,7 @@ impl World {
 
     /// When nodes are alike: STATUS tells what there is.
     pub(super) fn statuses_hold(&mut self) -> Result<(), String> {
-        let end = self.now + PATIENCE_MICROS;
+        let end = self.now + TIMEOUT_MICROS;
         for node in self.there() {
             for account in self.accounts.clone() {
                 while let Some(cause) = self.status_differs(node, account)? {

@@ -1,6 +1,7 @@
 //! What a seed is: a cluster that lives on, and one beside it that loses a disk ([`lost`]); and what each seed keeps, however its draws fall.
 //!
-//! A seed has at least three nodes, 300 commands of clients that were answered, and three kinds of faults that had an effect. Where the turns that were drawn do not
+//! A seed has at least three nodes, 300 commands of clients that were answered, and three kinds of faults that had an effect. Where the turns that
+//! were drawn do not
 //! bring that, the seed goes on until it is so; if it never is, the seed fails.
 
 use whimbrel_service::figures::Figures;
@@ -120,15 +121,13 @@ impl World {
         self.report.virtual_micros = self.now;
         let figures: [(&str, Figure); 7] = [
             ("cluster: accounts joined", |all| all.accounts_joined),
-            ("cluster: claims made again", |all| all.claims_again),
-            ("cluster: claims made by takeovers", |all| {
-                all.takeover_claims
-            }),
+            ("cluster: claims made again", |all| all.uids_reassigned),
+            ("cluster: claims made by takeovers", |all| all.takeover_uids),
             ("cluster: delivery made by another node", |all| {
-                all.deliveries_handed
+                all.deliveries_forwarded
             }),
-            ("cluster: states given", |all| all.states_given),
-            ("cluster: states taken", |all| all.states_taken),
+            ("cluster: states given", |all| all.snapshots_sent),
+            ("cluster: states taken", |all| all.snapshots_received),
             ("cluster: takeovers", |all| all.takeovers),
         ];
         for (what, figure) in figures {

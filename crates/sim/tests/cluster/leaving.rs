@@ -1,4 +1,5 @@
-//! Nodes that leave the account's partition and come back, at any moment: what was acknowledged is there, once, and who was a client of one that has left overlooks nothing anywhere.
+//! Nodes that leave the account's partition and come back, at any moment: what was acknowledged is there, once, and who was a client of one that has
+//! left overlooks nothing anywhere.
 
 use whimbrel_service::peers::{Holders, LeftReport, PartitionReport, Phase};
 use whimbrel_testkit::Rng;
@@ -63,7 +64,7 @@ impl Placed {
 
     fn phase(&self, node: usize) -> Phase {
         let id = self.cluster.nodes[node].0;
-        self.holders[node].standing(id, Self::partition()).phase
+        self.holders[node].holder_state(id, Self::partition()).phase
     }
 
     fn report(&self, node: usize) -> Option<PartitionReport> {
@@ -77,9 +78,9 @@ impl Placed {
         self.report(node)?.left
     }
 
-    fn is_whole(&self, node: usize) -> bool {
+    fn is_complete(&self, node: usize) -> bool {
         let report = self.report(node).filter(|of| of.open.is_some());
-        self.phase(node) == Phase::Holds && report.is_none_or(|of| !of.young)
+        self.phase(node) == Phase::Holds && report.is_none_or(|of| !of.syncing)
     }
 
     /// A node says how it stands: it keeps that, and its machines and peers hear it.
@@ -87,7 +88,7 @@ impl Placed {
         let (id, partition) = (self.cluster.nodes[node].0, Self::partition());
         let end = self.left(node).map_or(0, |left| left.end);
         let holders = &mut self.holders[node];
-        let before = holders.standing(id, partition).phase;
+        let before = holders.holder_state(id, partition).phase;
         let said = match (before, phase) {
             (_, Phase::Leaves) => holders.leave(id, partition),
             (_, Phase::Away) => holders.left(id, partition, end),
@@ -162,7 +163,7 @@ impl Placed {
                 self.returned += 1;
                 self.say(node, Phase::Holds);
             }
-            (Phase::Holds, None) if !calm && self.is_whole(node) && self.rng.one_in(2) => {
+            (Phase::Holds, None) if !calm && self.is_complete(node) && self.rng.one_in(2) => {
                 self.say(node, Phase::Leaves);
             }
             _ => {}
@@ -172,7 +173,7 @@ impl Placed {
     fn step(&mut self, body: u32) {
         let node = self.rng.below(NODES as u64) as usize;
         match self.rng.below(13) {
-            0..=2 if self.is_whole(node) => {
+            0..=2 if self.is_complete(node) => {
                 self.sent.insert(body);
                 if self.appended(node, body) {
                     self.acknowledged.insert(body);
@@ -191,7 +192,7 @@ impl Placed {
                 let up = self.cut;
                 self.link(up);
             }
-            11 if self.is_whole(node) => self.look(node),
+            11 if self.is_complete(node) => self.look(node),
             _ => {
                 let seconds = self.rng.below(4);
                 self.cluster.pass(seconds);
@@ -207,7 +208,7 @@ impl Placed {
             name: inbox(),
             read_only: true,
         };
-        // It may be young, and has not said so yet.
+        // It may be syncing, and has not said so yet.
         let Reply::Selected(selected) = self.cluster.call(node, call) else {
             return;
         };
@@ -268,7 +269,7 @@ impl Placed {
             }
             self.cluster.pass(5);
             let queued = self.cluster.nodes.iter().map(|(_, node)| node.queue_len());
-            let whole = (0..NODES).all(|node| self.is_whole(node));
+            let whole = (0..NODES).all(|node| self.is_complete(node));
             if whole && queued.sum::<usize>() == 0 {
                 break;
             }
@@ -276,7 +277,7 @@ impl Placed {
         for node in 0..NODES {
             let queued = self.cluster.nodes[node].1.queue_len();
             assert!(
-                self.is_whole(node) && queued == 0,
+                self.is_complete(node) && queued == 0,
                 "{seed}: node {node} waits with {queued}"
             );
             self.look(node);
@@ -302,7 +303,7 @@ fn play(seed: u64) -> [u64; 3] {
     }
     placed.check(seed);
     let figures = placed.cluster.nodes.iter().map(|(_, node)| node.figures());
-    let handed = figures.map(|of| of.deliveries_handed).sum::<u64>();
+    let handed = figures.map(|of| of.deliveries_forwarded).sum::<u64>();
     [placed.left as u64, placed.returned as u64, handed]
 }
 

@@ -298,7 +298,8 @@ fn removed_mail_is_not_delivered_again_elsewhere() {
     assert_eq!(cluster.nodes[1].1.queue_len(), 0, "it was taken over");
 }
 
-/// A node hears of the entry after its delivery was removed everywhere, and that it is finished never: the node that took it is lost. The late one is the first to take it over.
+/// A node hears of the entry after its delivery was removed everywhere, and that it is finished never: the node that took it is lost. The late one is
+/// the first to take it over.
 #[test]
 pub(crate) fn removed_mail_does_not_come_back_where_its_entry_comes_late() {
     let (late, taker, other) = (0, 1, 2);

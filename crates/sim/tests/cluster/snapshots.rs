@@ -13,7 +13,7 @@ fn cut_early(count: u64) -> Cluster {
     shipping.state.window_bytes = 512;
     let mut cluster = Cluster::with(count, shipping);
     for (_, node) in &mut cluster.nodes {
-        node.kept_bytes = Some(0);
+        node.log_retention_bytes = Some(0);
     }
     cluster.link(true);
     cluster
@@ -32,8 +32,8 @@ impl Cluster {
         }
     }
 
-    fn states_taken(&self, node: usize) -> u64 {
-        self.nodes[node].1.figures().states_taken
+    fn snapshots_received(&self, node: usize) -> u64 {
+        self.nodes[node].1.figures().snapshots_received
     }
 
     fn remove_account(&mut self, node: usize, address: &str) {
@@ -42,7 +42,7 @@ impl Cluster {
     }
 
     /// Rows of the directory, or of the queue, and those beside them.
-    fn whole_rows(&self, node: usize, partition: PartitionId) -> Vec<Vec<u8>> {
+    fn all_rows(&self, node: usize, partition: PartitionId) -> Vec<Vec<u8>> {
         let partition = whimbrel_service::log::store_partition(partition);
         let disk = &self.nodes[node].1.disk;
         let all = whimbrel_storage::KeyRange::all();
@@ -89,12 +89,8 @@ fn directories_are_alike(cluster: &mut Cluster) {
         let cora = cluster.logs_in(node, "cora@example.org", "x");
         assert_eq!(cora, Some(AccountId([30; 16])), "node {node}");
     }
-    let rows = cluster.whole_rows(1, DIRECTORY);
-    assert_eq!(
-        rows,
-        cluster.whole_rows(0, DIRECTORY),
-        "no row is left over"
-    );
+    let rows = cluster.all_rows(1, DIRECTORY);
+    assert_eq!(rows, cluster.all_rows(0, DIRECTORY), "no row is left over");
 }
 
 #[test]
@@ -102,7 +98,7 @@ fn who_was_away_gets_the_directory_in_place_of_its_log() {
     let mut cluster = directories_apart();
     cluster.link(true);
     cluster.pass(30);
-    assert_eq!(cluster.states_taken(1), 1);
+    assert_eq!(cluster.snapshots_received(1), 1);
     directories_are_alike(&mut cluster);
     // What is on the disk says the same, and the logs go on.
     cluster.link(false);
@@ -116,7 +112,7 @@ fn who_was_away_gets_the_directory_in_place_of_its_log() {
             assert!(cluster.logs_in(node, address, "x").is_some(), "{address}");
         }
     }
-    assert_eq!(cluster.states_taken(1), 0, "since the crash");
+    assert_eq!(cluster.snapshots_received(1), 0, "since the crash");
 }
 
 /// Either node crashes at some moment of the transfer, or somebody does something.
@@ -133,7 +129,7 @@ fn a_directory_that_comes_outlives_crashes() {
         cluster.reach(1, false);
         cluster.awake.clear();
         cluster.nodes[crashed].1.crash(moment);
-        halves += usize::from(cluster.whole_rows(1, DIRECTORY).contains(&joining));
+        halves += usize::from(cluster.all_rows(1, DIRECTORY).contains(&joining));
         cluster.linked = false;
         let user = "user4@example.org";
         let is_known = cluster.list(1).iter().any(|line| line.address == user);
@@ -171,10 +167,10 @@ fn who_was_away_gets_the_queue_in_place_of_its_log() {
     let last = cluster.mail(0, 8);
     assert!(matches!(cluster.await_answer(last), Reply::Done));
     cluster.lose(0);
-    let before = cluster.states_taken(2);
+    let before = cluster.snapshots_received(2);
     cluster.reach(2, true);
     cluster.pass(3);
-    assert!(cluster.states_taken(2) > before);
+    assert!(cluster.snapshots_received(2) > before);
     assert_eq!(heard, 1, "it had heard of the first");
     assert_eq!(
         cluster.nodes[2].1.queue_len(),
@@ -191,7 +187,7 @@ fn who_was_away_gets_the_queue_in_place_of_its_log() {
     cluster.pass(20);
     assert_eq!(cluster.nodes[2].1.queue_len(), 0);
     let own = |key: &Vec<u8>| key.first() == Some(&0);
-    let rows = cluster.whole_rows(2, QUEUE);
+    let rows = cluster.all_rows(2, QUEUE);
     assert!(rows.iter().all(own), "{rows:?}");
 }
 
@@ -213,10 +209,10 @@ fn what_is_finished_does_not_come_back_with_a_state() {
     }
     let other = cluster.nodes[1].1.queue_len();
     assert_eq!(other, 1, "it has not heard that the first is finished");
-    let before = cluster.states_taken(2);
+    let before = cluster.snapshots_received(2);
     cluster.reach(2, true);
     cluster.pass(2);
-    assert!(cluster.states_taken(2) > before);
+    assert!(cluster.snapshots_received(2) > before);
     for node in 0..3 {
         assert_eq!(cluster.nodes[node].1.queue_len(), 0, "node {node}");
         assert_eq!(cluster.bodies_of(node), [1, 2, 3, 4, 5, 6, 7]);
@@ -229,7 +225,7 @@ fn logs_are_bounded_while_a_member_is_away() {
     const BYTES_MAX: u64 = 20_000;
     let mut cluster = cut_early(2);
     for (_, node) in &mut cluster.nodes {
-        node.kept_bytes = Some(BYTES_MAX);
+        node.log_retention_bytes = Some(BYTES_MAX);
     }
     let bytes = |cluster: &Cluster| -> u64 {
         let lengths = cluster.nodes[0].1.disk.log_lengths();
@@ -237,7 +233,7 @@ fn logs_are_bounded_while_a_member_is_away() {
     };
     for (count, is_state) in [(10, false), (150, true)] {
         cluster.link(false);
-        let taken = cluster.states_taken(1);
+        let taken = cluster.snapshots_received(1);
         let mut most = 0;
         for body in 0..count {
             cluster.append(0, body);
@@ -247,7 +243,7 @@ fn logs_are_bounded_while_a_member_is_away() {
         assert!(most < BYTES_MAX + 2_000, "{most} bytes, with one batch");
         cluster.link(true);
         cluster.pass(60);
-        assert_eq!(cluster.states_taken(1) > taken, is_state);
+        assert_eq!(cluster.snapshots_received(1) > taken, is_state);
         assert_eq!(cluster.shown(0), cluster.shown(1));
     }
 }

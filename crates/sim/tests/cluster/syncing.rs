@@ -142,7 +142,8 @@ fn a_node_with_an_older_disk_refuses_until_it_has_what_another_had() {
     assert_eq!(now.uids.to_vec(), shown, "and needs nobody later");
 }
 
-/// A message of the copy was moved since: under its new name it is late, as the node leads. What removed it comes behind that. Elsewhere it is collected: to claim it in between would name
+/// A message of the copy was moved since: under its new name it is late, as the node leads. What removed it comes behind that. Elsewhere it is
+/// collected: to claim it in between would name
 /// what nobody knows, and the account would stall there.
 #[test]
 pub(crate) fn a_node_with_an_older_disk_claims_nothing_until_it_has_what_removes_it() {
@@ -214,7 +215,7 @@ impl Cluster {
     }
 
     fn handed(&self, node: usize) -> u64 {
-        self.nodes[node].1.figures().deliveries_handed
+        self.nodes[node].1.figures().deliveries_forwarded
     }
 }
 

@@ -138,7 +138,8 @@ fn a_full_disk_refuses_to_add_until_there_is_room() {
     });
 }
 
-/// A body of another node is named before it comes. If there is no room for its end it comes again; and what is given up does not take away what came meanwhile.
+/// A body of another node is named before it comes. If there is no room for its end it comes again; and what is given up does not take away what came
+/// meanwhile.
 #[test]
 fn a_named_body_that_was_not_finished_comes_again() {
     let directory = tempdir();

@@ -18,7 +18,8 @@ use crate::{
 pub struct Faults {
     /// No room: whatever adds something is refused with [`StoreError::Full`]; removing still works.
     pub full: bool,
-    /// Less room than is kept free, and more than the engine needs: [`Room::Frees`](crate::Room::Frees) is taken, [`Room::Ordinary`](crate::Room::Ordinary) is not.
+    /// Less room than is kept free, and more than the engine needs: [`Room::Frees`](crate::Room::Frees) is taken,
+    /// [`Room::Ordinary`](crate::Room::Ordinary) is not.
     pub below_reserve: bool,
     /// Syncs fail. The first that does poisons the store until the next [`Memory::crash`] or [`Memory::reopen`].
     pub sync_fails: bool,

@@ -6,7 +6,8 @@
 //! Rows come in chunks, content rows (only when an item needs them) in smaller ones, bodies piece by piece as the client takes them. So the
 //! answer to `1:* BODY[]` is made while it is read, and needs one chunk of memory.
 //!
-//! Reading order: this file (chunks of messages), [`message`] (the items of one message), [`body`] (its octets), [`binary`] (what BINARY makes of them), [`preview`].
+//! Reading order: this file (chunks of messages), [`message`] (the items of one message), [`body`] (its octets), [`binary`] (what BINARY makes of
+//! them), [`preview`].
 
 mod binary;
 mod body;

@@ -90,11 +90,11 @@ impl Gather {
                     let Some(content) = content else { continue };
                     let content = Content::decode(content).ok();
                     let references = self.wants == Wants::References;
-                    let glance = content
+                    let sort_keys = content
                         .as_ref()
                         .and_then(|content| SortKeys::new(&content.summary, references).ok());
-                    self.unread |= glance.is_none();
-                    take(*place, row, &glance.unwrap_or_default());
+                    self.unread |= sort_keys.is_none();
+                    take(*place, row, &sort_keys.unwrap_or_default());
                 }
                 self.at += contents.len().max(1);
                 self.contents(cx)

@@ -64,12 +64,12 @@ impl Keys {
 
     /// Adds a message. "If the associated RFC-822 header for a particular criterion is absent, it is treated as the empty string" (RFC 5256,
     /// 3), and so are all of a message whose content row cannot be read.
-    pub(super) fn push(&mut self, row: &Row, glance: &SortKeys<'_>) {
+    pub(super) fn push(&mut self, row: &Row, sort_keys: &SortKeys<'_>) {
         for column in &mut self.columns {
             match &mut column.values {
                 Values::Numbers(numbers) => numbers.push(match column.key {
                     SortKey::Size => i64::from(row.size),
-                    SortKey::Date => sent(row, glance),
+                    SortKey::Date => sent(row, sort_keys),
                     _ => row.date.seconds,
                 }),
                 Values::Texts(texts) => {
@@ -77,13 +77,13 @@ impl Keys {
                     key.clear();
                     let found = match column.key {
                         SortKey::Subject => {
-                            subject::base(glance.subject.unwrap_or_default(), text).text
+                            subject::base(sort_keys.subject.unwrap_or_default(), text).text
                         }
-                        SortKey::Cc => mailbox(glance.cc, text),
-                        SortKey::From => mailbox(glance.from, text),
-                        SortKey::To => mailbox(glance.to, text),
-                        SortKey::DisplayTo => display(glance.to, text),
-                        _ => display(glance.from, text),
+                        SortKey::Cc => mailbox(sort_keys.cc, text),
+                        SortKey::From => mailbox(sort_keys.from, text),
+                        SortKey::To => mailbox(sort_keys.to, text),
+                        SortKey::DisplayTo => display(sort_keys.to, text),
+                        _ => display(sort_keys.from, text),
                     };
                     // No character has a key of less than a quarter of its bytes.
                     let end = found.floor_char_boundary(4 * texts.longest);
@@ -117,8 +117,8 @@ impl Keys {
 
 /// "If the sent date cannot be determined (a Date: header is missing or cannot be parsed), the INTERNALDATE for that message is used as
 /// the sent date" (RFC 5256, 2.2).
-pub(super) fn sent(row: &Row, glance: &SortKeys<'_>) -> i64 {
-    let sent = glance.date.and_then(date::parse);
+pub(super) fn sent(row: &Row, sort_keys: &SortKeys<'_>) -> i64 {
+    let sent = sort_keys.date.and_then(date::parse);
     sent.map_or(row.date.seconds, |date| date.utc_seconds)
 }
 

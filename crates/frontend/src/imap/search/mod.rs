@@ -75,10 +75,10 @@ impl Search {
             return Step::Done(outcome);
         }
         self.state = State::Answer(found, Answer::new(cx, self.returns));
-        self.tell(cx)
+        self.respond(cx)
     }
 
-    fn tell(&mut self, cx: &mut Context) -> Step {
+    fn respond(&mut self, cx: &mut Context) -> Step {
         let State::Answer(found, answer) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
@@ -133,7 +133,7 @@ impl Task for Search {
                     Step::Done(outcome)
                 }
             },
-            (State::Answer(..), Wake::Go) => self.tell(cx),
+            (State::Answer(..), Wake::Go) => self.respond(cx),
             _ => Step::Done(Outcome::bug()),
         }
     }

@@ -119,9 +119,9 @@ impl Sort {
         };
         let (places, modseqs) = (&mut self.places, &mut self.modseqs);
         let with_modseq = self.found.with_modseq;
-        let gathering = gather.step(cx, wake, |place, row, glance| {
+        let gathering = gather.step(cx, wake, |place, row, sort_keys| {
             places.push(place);
-            keys.push(row, glance);
+            keys.push(row, sort_keys);
             if with_modseq {
                 modseqs.push(row.modseq);
             }
@@ -183,7 +183,7 @@ impl Sort {
             next: 0,
             text: SetText::default(),
         });
-        self.tell(cx)
+        self.respond(cx)
     }
 
     /// SAVE "tells the server to remember the result of the SEARCH or UID SEARCH command (as well as any command based on SEARCH, e.g., SORT and
@@ -207,7 +207,7 @@ impl Sort {
         answer::keep(cx, &kept)
     }
 
-    fn tell(&mut self, cx: &mut Context) -> Step {
+    fn respond(&mut self, cx: &mut Context) -> Step {
         let State::Answer(answer) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
@@ -359,7 +359,7 @@ impl Sort {
             (State::Gather(..), wake) => self.go_on(cx, wake),
             (State::Order(..), Wake::Go) => self.order(),
             (State::Leave(_), Wake::Reply(_)) => self.left(cx),
-            (State::Answer(_), Wake::Go) => self.tell(cx),
+            (State::Answer(_), Wake::Go) => self.respond(cx),
             _ => Step::Done(Outcome::bug()),
         }
     }

@@ -10,12 +10,12 @@ use super::space::{Space, Step};
 use crate::world::node::PARTITION;
 
 impl Space<'_> {
-    fn standing(&self, at: usize, of: usize) -> HolderState {
-        self.sites[at].holders.standing(self.id(of), PARTITION)
+    fn holder_state(&self, at: usize, of: usize) -> HolderState {
+        self.sites[at].holders.holder_state(self.id(of), PARTITION)
     }
 
     fn phase(&self, node: usize) -> Phase {
-        self.standing(node, node).phase
+        self.holder_state(node, node).phase
     }
 
     pub(super) fn is_away(&self, node: usize) -> bool {
@@ -125,7 +125,7 @@ impl Space<'_> {
         let has = &site.node.disk.durable;
         let stays = |other: &usize| {
             let known = site.node.members.contains_key(&self.id(*other));
-            *other != node && known && self.standing(node, *other).phase == Phase::Holds
+            *other != node && known && self.holder_state(node, *other).phase == Phase::Holds
         };
         let mut stay = (0..self.sites.len()).filter(stays).peekable();
         site.node.disk.waiting.is_empty()
@@ -161,7 +161,7 @@ impl Space<'_> {
 
     pub(super) fn come_back(&mut self, node: usize) -> Result<(), String> {
         let me = self.id(node);
-        self.site(node).node.young = true;
+        self.site(node).node.syncing = true;
         self.say(node, |holders| holders.come(me, PARTITION))?;
         self.start(node)?;
         for other in 0..self.sites.len() {

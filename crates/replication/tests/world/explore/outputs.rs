@@ -56,7 +56,7 @@ impl Space<'_> {
             }
             Output::State(output) => self.state_output(node, output)?,
             Output::Behind { .. } => {}
-            Output::Grown => self.site(node).node.young = false,
+            Output::Grown => self.site(node).node.syncing = false,
             Output::Wake(peer) => {
                 let to = self.sites.iter().position(|site| site.node.id == peer);
                 self.site(node).awake.extend(to);

@@ -1,5 +1,7 @@
-//! A member that is removed, at any moment (`docs/decisions/0024`). Who knows of it has no link to it any more, says what it holds of its log, and the log is closed when all
-//! others have said the same. Rosters are those of the product; one is on disk before anybody is shown it, and is shown before any frame that was made in its knowledge.
+//! A member that is removed, at any moment (`docs/decisions/0024`). Who knows of it has no link to it any more, says what it holds of its log, and
+//! the log is closed when all
+//! others have said the same. Rosters are those of the product; one is on disk before anybody is shown it, and is shown before any frame that was
+//! made in its knowledge.
 
 use std::rc::Rc;
 
@@ -116,12 +118,12 @@ impl Space<'_> {
         if node == self.victim() || !self.is_out_at(node, self.victim()) {
             return None;
         }
-        let logs = machine.standing().logs;
+        let logs = machine.holder_state().logs;
         let holding = logs.get(&victim).copied().unwrap_or_default();
         let holdings = Holdings::from([(victim, [(PARTITION, holding)].into())]);
         let mut settled = roster.clone();
         settled.settle(site.node.id, &holdings).ok()?;
-        let whole = settled.whole(&holdings);
+        let whole = settled.complete(&holdings);
         let new = whole.keys().any(|id| !site.closed.contains_key(id));
         (settled != *roster || new).then_some((settled, whole))
     }

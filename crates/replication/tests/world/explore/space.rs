@@ -284,7 +284,7 @@ impl<'a> Space<'a> {
         let it = &self.sites[node].node;
         let joined =
             node < self.bounds.founders || join.is_some_and(|dot| it.disk.applied.covers(*dot));
-        joined && !self.is_away(node) && !it.young && !self.is_gone(node)
+        joined && !self.is_away(node) && !it.syncing && !self.is_gone(node)
     }
 
     pub(super) fn members(&self) -> impl Iterator<Item = &Node> {
@@ -305,7 +305,7 @@ impl<'a> Space<'a> {
         let standings = self.sites[node].holders.of(PARTITION, members);
         let standings = standings.into_iter();
         standings
-            .map(|(id, standing)| (id, standing.membership()))
+            .map(|(id, holder_state)| (id, holder_state.membership()))
             .collect()
     }
 
@@ -737,7 +737,7 @@ impl Site {
                 // Of those that are there: nobody knows of others.
                 let of = self.node.members.keys().copied();
                 self.holders.of(PARTITION, of).hash(hasher);
-                (&self.confirmed, self.node.young).hash(hasher);
+                (&self.confirmed, self.node.syncing).hash(hasher);
                 (removing::bytes_of(self.roster.as_ref()), &self.closed).hash(hasher);
             })
         });

@@ -1,4 +1,6 @@
-//! `whimbrel cluster status`: in words, and as JSON.
+//! `whimbrel cluster status`: a table, in detail (`--verbose`), and as JSON.
+
+mod table;
 
 use std::time::Duration;
 
@@ -24,8 +26,18 @@ const OFFLINE: &str = "no server runs here: these are the members that its files
 /// For a server that runs. One that does not answer in this time is stopped, or hangs.
 const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// What is printed.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// A line for each node.
+    Table,
+    /// All that is known, a line for each incarnation.
+    Verbose,
+    Json,
+}
+
 /// Shows it; says whether all is well.
-pub(super) async fn status(config: &Config, partitions: bool, json: bool) -> Result<bool, Failure> {
+pub(super) async fn status(config: &Config, partitions: bool, form: Form) -> Result<bool, Failure> {
     let asking = client::ask_running(config, &Question::ClusterStatus {});
     let Ok(answer) = timeout(STATUS_WAIT_MAX, asking).await else {
         let seconds = STATUS_WAIT_MAX.as_secs();
@@ -38,7 +50,7 @@ pub(super) async fn status(config: &Config, partitions: bool, json: bool) -> Res
         None => (offline(config)?, false),
     };
     let is_well = runs && is_well(&status);
-    print(&told(status, runs, partitions, json)?)?;
+    print(&text(status, runs, partitions, form)?)?;
     Ok(is_well)
 }
 
@@ -56,21 +68,30 @@ fn is_well(status: &Status) -> bool {
 }
 
 /// What is printed. `runs`: a server was asked, and not its files.
-fn told(
+fn text(
     mut status: Status,
     runs: bool,
     partitions: bool,
-    json: bool,
+    form: Form,
 ) -> serde_json::Result<String> {
     if !partitions {
         status.partitions.clear();
     }
-    Ok(match (json, runs) {
-        // It says it by `here`.
-        (true, _) => serde_json::to_string_pretty(&status)? + "\n",
-        (false, true) => shown(&status),
-        (false, false) => format!("{OFFLINE}{}", shown(&status)),
-    })
+    let by_name = |node: &NodeLine| (node.name.clone(), node.incarnation.clone());
+    status.nodes.sort_by_key(by_name);
+    let mut out = match form {
+        // It says by `here` whether a server runs.
+        Form::Json => return Ok(serde_json::to_string_pretty(&status)? + "\n"),
+        Form::Table => table::table(&status, runs),
+        Form::Verbose => details(&status),
+    };
+    for partition in &status.partitions {
+        out.push_str(&partition_line(&status, partition));
+    }
+    match runs {
+        true => Ok(out),
+        false => Ok(format!("{OFFLINE}{out}")),
+    }
 }
 
 /// How many other members could hold what a node has; without a name, the one that was asked.
@@ -96,7 +117,8 @@ fn offline(config: &Config) -> Result<Status, Failure> {
     ))
 }
 
-fn shown(status: &Status) -> String {
+/// All that is known.
+fn details(status: &Status) -> String {
     let mut out = format!("cluster {}\n", status.cluster);
     for node in &status.nodes {
         out.push_str(&line(node, status.here.is_some()));
@@ -112,17 +134,14 @@ fn shown(status: &Status) -> String {
             counted(here.partitions, "partition"),
             here.applied,
             here.stable,
-            counted(here.bodies_missing, "blob"),
+            counted(here.blobs_missing, "blob"),
             counted(here.accounts_stalled, "account"),
-            counted(here.claims_again, "UID")
+            counted(here.uids_reassigned, "UID")
         ));
         if here.opening > 0 {
             let opening = counted(here.opening, "partition");
             out.push_str(&format!("{opening} being opened\n"));
         }
-    }
-    for partition in &status.partitions {
-        out.push_str(&partition_line(status, partition));
     }
     out
 }
@@ -138,8 +157,8 @@ fn partition_line(status: &Status, line: &PartitionLine) -> String {
         line.applied,
         line.stable
     );
-    out.push_str(&standing(status, line));
-    for (incarnation, lacks) in &line.lacks {
+    out.push_str(&holder_state(status, line));
+    for (incarnation, lacks) in &line.lag {
         let mut nodes = status.nodes.iter().filter(|node| !node.closed);
         if let Some(node) = nodes.find(|node| node.incarnation == *incarnation) {
             let size = size_of(lacks.bytes, lacks.seconds, lacks.has_no_size());
@@ -149,17 +168,17 @@ fn partition_line(status: &Status, line: &PartitionLine) -> String {
             ));
         }
     }
-    if line.young {
+    if line.syncing {
         out.push_str("; syncing");
     }
-    if line.claims_again > 0 {
-        let reassigned = counted(line.claims_again, "UID");
+    if line.uids_reassigned > 0 {
+        let reassigned = counted(line.uids_reassigned, "UID");
         out.push_str(&format!("; {reassigned} reassigned"));
     }
-    if line.bodies_missing + line.accounts_stalled > 0 {
+    if line.blobs_missing + line.accounts_stalled > 0 {
         out.push_str(&format!(
             "; {} missing, {} stalled",
-            counted(line.bodies_missing, "blob"),
+            counted(line.blobs_missing, "blob"),
             counted(line.accounts_stalled, "account")
         ));
     }
@@ -172,7 +191,7 @@ fn partition_line(status: &Status, line: &PartitionLine) -> String {
 }
 
 /// Who holds a partition, where that is not each member or about to change, and who serves it, where that is not each holder.
-fn standing(status: &Status, line: &PartitionLine) -> String {
+fn holder_state(status: &Status, line: &PartitionLine) -> String {
     let mut out = String::new();
     let members = status.nodes.iter();
     let members = members.filter(|node| node.address.is_some() && !node.removed);
@@ -263,6 +282,13 @@ fn clock_of(node: &NodeLine) -> String {
     }
 }
 
+fn unlinked(node: &NodeLine) -> String {
+    match node.seconds {
+        Some(seconds) => format!("unreachable for {seconds} s"),
+        None => "no link".to_owned(),
+    }
+}
+
 /// `runs`: the server that was asked runs.
 fn line(node: &NodeLine, runs: bool) -> String {
     let place = match (&node.region, &node.address) {
@@ -278,10 +304,7 @@ fn line(node: &NodeLine, runs: bool) -> String {
     let link = match (node.this, node.linked, node.round_trip_micros) {
         (true, ..) if node.drained => "this node, drained".to_owned(),
         (true, ..) => "this node".to_owned(),
-        (_, false, _) => match node.seconds {
-            Some(seconds) => format!("unreachable for {seconds} s"),
-            None => "no link".to_owned(),
-        },
+        (_, false, _) => unlinked(node),
         (_, true, None) => "linked".to_owned(),
         (_, true, Some(micros)) => format!(
             "linked{}  {}.{:03} ms{}  {} bytes in  {} bytes out",
@@ -294,19 +317,19 @@ fn line(node: &NodeLine, runs: bool) -> String {
             node.sent
         ),
     };
-    let lag = match (node.lacks, node.has_more) {
+    let lag = match (node.lag_operations, node.has_more) {
         _ if node.this || node.closed => String::new(),
         (Some(lacks), Some(more)) if lacks + more > 0 => format!(
             "  lacks {} ({}), this node lacks {more}, {} bytes queued",
             counted(lacks, "operation"),
-            size_of(node.lacks_bytes, node.lacks_seconds, node.lacks_at_least),
+            size_of(node.lag_bytes, node.lag_seconds, node.lag_at_least),
             node.queued_bytes
         ),
         (Some(_), _) if node.linked => "  in sync".to_owned(),
         (Some(_), _) => "  in sync when last heard".to_owned(),
         (None, _) => String::new(),
     };
-    let young = match node.young {
+    let syncing = match node.syncing {
         0 => String::new(),
         partitions => format!("  syncing {}", counted(partitions, "partition")),
     };
@@ -317,7 +340,7 @@ fn line(node: &NodeLine, runs: bool) -> String {
         (holds, leaves) => format!("  holds {holds} of 256 partitions, leaves {leaves}"),
     };
     format!(
-        "{}  {}  slot {}  {place}  {link}{young}{holds}{lag}\n",
+        "{}  {}  slot {}  {place}  {link}{syncing}{holds}{lag}\n",
         node.name, node.incarnation, node.slot
     )
 }
@@ -327,7 +350,7 @@ mod tests {
     use super::*;
     use crate::cluster::{Here, Lag};
 
-    fn node(name: &str, incarnation: &str) -> NodeLine {
+    pub(super) fn node(name: &str, incarnation: &str) -> NodeLine {
         NodeLine {
             name: name.into(),
             incarnation: incarnation.into(),
@@ -345,16 +368,16 @@ mod tests {
             received: 10,
             sent: 20,
             seconds: Some(3600),
-            lacks: Some(0),
-            lacks_bytes: 0,
-            lacks_seconds: 0,
-            lacks_at_least: false,
+            lag_operations: Some(0),
+            lag_bytes: 0,
+            lag_seconds: 0,
+            lag_at_least: false,
             holds: 256,
             leaves: 0,
             drained: false,
             has_more: Some(0),
             queued_bytes: 0,
-            young: 0,
+            syncing: 0,
         }
     }
 
@@ -369,11 +392,11 @@ mod tests {
             operations: 17,
             applied: 14,
             stable: 9,
-            lacks: Default::default(),
-            claims_again: 0,
-            bodies_missing: 0,
+            lag: Default::default(),
+            uids_reassigned: 0,
+            blobs_missing: 0,
             accounts_stalled: 0,
-            young: false,
+            syncing: false,
             logs: Default::default(),
         }
     }
@@ -440,7 +463,7 @@ mod tests {
         );
         check(
             |node| {
-                (node.lacks, node.lacks_bytes, node.lacks_seconds) = (Some(12), 3140, 2);
+                (node.lag_operations, node.lag_bytes, node.lag_seconds) = (Some(12), 3140, 2);
                 node.queued_bytes = 700;
             },
             &format!(
@@ -450,15 +473,15 @@ mod tests {
         // Of some of it nothing is known, or of all.
         check(
             |node| {
-                (node.lacks, node.lacks_bytes, node.lacks_seconds) = (Some(12), 3140, 2);
-                node.lacks_at_least = true;
+                (node.lag_operations, node.lag_bytes, node.lag_seconds) = (Some(12), 3140, 2);
+                node.lag_at_least = true;
             },
             &format!(
                 "eu  worker  host:10700  {linked}  lacks 12 operations (at least 3140 bytes, for at least 2 s), this node lacks 0, 0 bytes queued"
             ),
         );
         check(
-            |node| (node.lacks, node.lacks_at_least) = (Some(12), true),
+            |node| (node.lag_operations, node.lag_at_least) = (Some(12), true),
             &format!(
                 "eu  worker  host:10700  {linked}  lacks 12 operations (size not known, for at least 0 s), this node lacks 0, 0 bytes queued"
             ),
@@ -470,16 +493,16 @@ mod tests {
             ),
         );
         check(
-            |node| (node.linked, node.lacks, node.seconds) = (false, Some(1), Some(12)),
+            |node| (node.linked, node.lag_operations, node.seconds) = (false, Some(1), Some(12)),
             "eu  worker  host:10700  unreachable for 12 s  lacks 1 operation (0 bytes, for 0 s), this node lacks 0, 0 bytes queued",
         );
         // Nothing is known of it.
         check(
-            |node| (node.linked, node.lacks, node.seconds) = (false, None, None),
+            |node| (node.linked, node.lag_operations, node.seconds) = (false, None, None),
             "eu  worker  host:10700  no link",
         );
         check(
-            |node| (node.this, node.drained, node.young) = (true, true, 40),
+            |node| (node.this, node.drained, node.syncing) = (true, true, 40),
             "eu  worker  host:10700  this node, drained  syncing 40 partitions",
         );
         check(
@@ -510,7 +533,7 @@ mod tests {
             let mut line = partition(7);
             line.held_by = ["a", "b", "c"].map(String::from).into();
             change(&mut line);
-            assert_eq!(standing(&status, &line), expected);
+            assert_eq!(holder_state(&status, &line), expected);
         };
         check(|_| {}, "");
         check(|line| line.held_by.clear(), "");
@@ -538,7 +561,7 @@ mod tests {
     }
 
     /// Two lives of one node, another one, and one of which nobody knows any more.
-    fn status() -> Status {
+    pub(super) fn status() -> Status {
         let mut busy = partition(7);
         let lag = Lag {
             operations: 5,
@@ -546,11 +569,11 @@ mod tests {
             seconds: 3,
         };
         let without_size = Lag { bytes: 0, ..lag };
-        busy.lacks = [("0a".into(), without_size), ("0c".into(), lag)].into();
+        busy.lag = [("0a".into(), without_size), ("0c".into(), lag)].into();
         busy.held_by.truncate(1);
         busy.leaves.push("b".into());
         busy.served_by.push("a".into());
-        (busy.claims_again, busy.bodies_missing) = (2, 1);
+        (busy.uids_reassigned, busy.blobs_missing) = (2, 1);
         busy.logs = [
             ("0a".into(), log(10, 10)),
             ("0b".into(), log(7, 4)),
@@ -570,8 +593,8 @@ mod tests {
                 operations: 17,
                 applied: 14,
                 stable: 9,
-                bodies_missing: 1,
-                claims_again: 2,
+                blobs_missing: 1,
+                uids_reassigned: 2,
                 ..Here::default()
             }),
             partitions: vec![busy, opening],
@@ -580,9 +603,9 @@ mod tests {
 
     #[test]
     fn it_is_told_in_words() {
-        let offline = told(status(), false, false, false).unwrap();
-        let told = |partitions| told(status(), true, partitions, false).unwrap();
-        let (short, long) = (told(false), told(true));
+        let offline = text(status(), false, false, Form::Verbose).unwrap();
+        let verbose = |partitions| text(status(), true, partitions, Form::Verbose).unwrap();
+        let (short, long) = (verbose(false), verbose(true));
         assert_eq!(offline, format!("{OFFLINE}{short}"));
         let rest = long.strip_prefix(&short).expect("the same, and more");
         let nodes = status();
@@ -613,7 +636,7 @@ mod tests {
             slots(&status),
             "slots: 20 of 64 are free: 20 at a, 0 at b\n"
         );
-        assert!(shown(&status).contains(&slots(&status)));
+        assert!(details(&status).contains(&slots(&status)));
         let mut former = node("b", "0b");
         (former.address, former.slots_free) = (None, Some(7));
         let mut removed = node("c", "0c");
@@ -645,20 +668,23 @@ mod tests {
     #[test]
     fn it_is_told_as_json() {
         let told = |partitions| -> serde_json::Value {
-            serde_json::from_str(&told(status(), true, partitions, true).unwrap()).unwrap()
+            serde_json::from_str(&text(status(), true, partitions, Form::Json).unwrap()).unwrap()
         };
         let all = told(true);
         let of = &all["partitions"][0];
         assert_eq!(of["partition"], 7);
         assert_eq!(
-            of["lacks"]["0c"],
+            of["lag"]["0c"],
             serde_json::json!({"operations": 5, "bytes": 700, "seconds": 3})
         );
         assert_eq!(
             of["logs"]["0b"],
             serde_json::json!({"stored": 7, "applied": 4})
         );
-        assert_eq!((&of["claims_again"], &of["stable"]), (&2.into(), &9.into()));
+        assert_eq!(
+            (&of["uids_reassigned"], &of["stable"]),
+            (&2.into(), &9.into())
+        );
         for (field, names) in [
             ("held_by", serde_json::json!(["a"])),
             ("leaves", serde_json::json!(["b"])),
@@ -671,17 +697,17 @@ mod tests {
         for (field, value) in [
             ("role", serde_json::json!("worker")),
             ("linked", true.into()),
-            ("lacks", 0.into()),
-            ("lacks_bytes", 0.into()),
-            ("lacks_seconds", 0.into()),
-            ("lacks_at_least", false.into()),
+            ("lag_operations", 0.into()),
+            ("lag_bytes", 0.into()),
+            ("lag_seconds", 0.into()),
+            ("lag_at_least", false.into()),
             ("has_more", 0.into()),
             ("clock_ahead_micros", (-12_000).into()),
         ] {
             assert_eq!(node[field], value, "{field}");
         }
         assert_eq!(all["here"]["applied"], 14);
-        assert_eq!(all["here"]["claims_again"], 2);
+        assert_eq!(all["here"]["uids_reassigned"], 2);
         assert_eq!(told(false)["partitions"], serde_json::json!([]));
         // What an earlier version tells is understood, too.
         let mut earlier = all.clone();
@@ -690,10 +716,10 @@ mod tests {
             let _ = partition.remove(field).unwrap();
         }
         let here = earlier["here"].as_object_mut().unwrap();
-        let _ = here.remove("claims_again").unwrap();
+        let _ = here.remove("uids_reassigned").unwrap();
         let earlier: Status = serde_json::from_value(earlier).unwrap();
         assert!(earlier.partitions[0].logs.is_empty());
-        assert_eq!(standing(&earlier, &earlier.partitions[0]), "");
+        assert_eq!(holder_state(&earlier, &earlier.partitions[0]), "");
         assert_eq!(serde_json::from_value::<Status>(all).unwrap(), status());
     }
 }

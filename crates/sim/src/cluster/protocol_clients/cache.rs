@@ -1,7 +1,9 @@
 //! What a strict client keeps of a mailbox, and what it takes from nobody.
 //!
-//! A [`Cache`] is what the client knows when a command has ended and it has read all that it was told of; it outlives connections. A [`View`] is the mailbox that is selected:
-//! a copy of the cache that is being changed, and the sequence numbers. It becomes the cache when the client knows all again, so what breaks in the middle was never heard.
+//! A [`Cache`] is what the client knows when a command has ended and it has read all that it was told of; it outlives connections. A [`View`] is the
+//! mailbox that is selected:
+//! a copy of the cache that is being changed, and the sequence numbers. It becomes the cache when the client knows all again, so what breaks in the
+//! middle was never heard.
 //!
 //! MODSEQs are a node's own (and of one life of it, [`Place`]): two of different nodes are not held against each other.
 
@@ -448,13 +450,13 @@ impl View {
         let there: BTreeSet<u32> = self.uids.iter().flatten().copied().collect();
         let known: BTreeSet<u32> = self.cache.messages.keys().copied().collect();
         // Of some it was told by itself, and no more when it asked.
-        let untold: Vec<u32> = there.difference(&known).copied().collect();
-        if self.uids[..tail].contains(&None) || !untold.is_empty() {
+        let unannounced: Vec<u32> = there.difference(&known).copied().collect();
+        if self.uids[..tail].contains(&None) || !unannounced.is_empty() {
             // They are gone, and that may be told with the next command (RFC 2180, 4.1); not later.
             self.left_out += 1;
             if self.left_out > LEFT_OUT_MAX {
                 return Err(format!(
-                    "FETCH 1:* of {} left messages out, UIDs {untold:?} among them",
+                    "FETCH 1:* of {} left messages out, UIDs {unannounced:?} among them",
                     self.name
                 ));
             }

@@ -267,7 +267,8 @@ impl Mind {
         view.ok_or_else(|| "told of a mailbox, and none is selected".into())
     }
 
-    /// "An EXPUNGE response MUST NOT be sent when no command is in progress, nor while responding to a FETCH, STORE, or SEARCH command" (RFC 9051, 7.5.1): those by numbers.
+    /// "An EXPUNGE response MUST NOT be sent when no command is in progress, nor while responding to a FETCH, STORE, or SEARCH command" (RFC 9051,
+    /// 7.5.1): those by numbers.
     fn by_numbers(&self) -> bool {
         matches!(
             self.doing,

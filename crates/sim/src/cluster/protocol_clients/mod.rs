@@ -1,12 +1,15 @@
 //! Clients that come in by the front door: bytes to a production session at a node, and the session's answers back by bytes, all in virtual time.
 //!
-//! A client is a strict IMAP client with a cache of its own, which goes from node to node and says with QRESYNC what it knows. It takes nothing that the RFCs do not let a
-//! server say, holds what it is told against what it was told before (U1, U2, U4, MODSEQ), and what a resynchronisation told against `FETCH 1:*`. When all is healed each
+//! A client is a strict IMAP client with a cache of its own, which goes from node to node and says with QRESYNC what it knows. It takes nothing that
+//! the RFCs do not let a
+//! server say, holds what it is told against what it was told before (U1, U2, U4, MODSEQ), and what a resynchronisation told against `FETCH 1:*`.
+//! When all is healed each
 //! comes once more, and knows then what the node shows.
 //!
 //! Doors draw from a generator of their own, in every second seed.
 //!
-//! Reading order: this file (who connects when), [`connection`] (the session's end), [`relay`] (sessions that go on elsewhere), [`client`], [`wishes`] and [`cache`] (the client's), [`told`] (what all were told).
+//! Reading order: this file (who connects when), [`connection`] (the session's end), [`relay`] (sessions that go on elsewhere), [`client`],
+//! [`workload`] and [`cache`] (the client's), [`announced`] (what all were told).
 
 mod announced;
 mod cache;
@@ -227,7 +230,7 @@ impl World {
     }
 
     /// A client does not wait any longer for a node that stands still.
-    pub(super) fn protocol_client_loses_patience(&mut self, time: u64, number: u64) {
+    pub(super) fn protocol_client_times_out(&mut self, time: u64, number: u64) {
         self.network.at(time, event(Happening::Breaks(number)));
     }
 
@@ -241,10 +244,10 @@ impl World {
     fn protocol_client_place(&self, protocol_client: usize) -> Place {
         let protocol_client = &self.protocol_clients.protocol_clients[protocol_client];
         let member = &self.members[protocol_client.node];
-        let standing = member
+        let holder_state = member
             .roster
-            .standing(member.id, partition_of(protocol_client.account));
-        (member.id, u64::from(standing.life))
+            .holder_state(member.id, partition_of(protocol_client.account));
+        (member.id, u64::from(holder_state.generation))
     }
 
     /// The client's end of a connection is gone; the node hears of it later, or never.
@@ -531,7 +534,8 @@ impl World {
             || calls.into_iter().any(Connection::calls)
     }
 
-    /// All is healed: each client comes once more, and knows what the node shows then. What it names may be new there, and claims that follow from that reach who came before it
+    /// All is healed: each client comes once more, and knows what the node shows then. What it names may be new there, and claims that follow from
+    /// that reach who came before it
     /// later: he comes again.
     pub(super) fn protocol_clients_agree(&mut self) -> Result<(), String> {
         for protocol_client in 0..self.protocol_clients.protocol_clients.len() {

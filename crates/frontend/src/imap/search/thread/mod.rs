@@ -68,8 +68,8 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn push(&mut self, row: &Row, glance: &SortKeys<'_>) {
-        let base = subject::base(glance.subject.unwrap_or_default(), &mut self.subject);
+    fn push(&mut self, row: &Row, sort_keys: &SortKeys<'_>) {
+        let base = subject::base(sort_keys.subject.unwrap_or_default(), &mut self.subject);
         self.key.clear();
         collation::casemap(base.text, &mut self.key);
         self.messages.replies.push(base.is_reply);
@@ -80,12 +80,12 @@ impl Gathered {
         });
         // One long subject is no reason to hold long buffers.
         self.key.shrink_to(1024);
-        self.messages.sent.push(sent(row, glance));
+        self.messages.sent.push(sent(row, sort_keys));
         if let Some(links) = &mut self.links {
             links.push(
-                glance.message_id.unwrap_or_default(),
-                glance.references.unwrap_or_default(),
-                glance.in_reply_to.unwrap_or_default(),
+                sort_keys.message_id.unwrap_or_default(),
+                sort_keys.references.unwrap_or_default(),
+                sort_keys.in_reply_to.unwrap_or_default(),
             );
         }
     }
@@ -150,9 +150,9 @@ impl Thread {
             return Step::Done(Outcome::bug());
         };
         let places = &mut self.places;
-        let gathering = gather.step(cx, wake, |place, row, glance| {
+        let gathering = gather.step(cx, wake, |place, row, sort_keys| {
             places.push(place);
-            gathered.push(row, glance);
+            gathered.push(row, sort_keys);
         });
         match gathering {
             Gathering::Step(step) => return step,
@@ -196,10 +196,10 @@ impl Thread {
             open: Vec::new(),
             next,
         }));
-        self.tell(cx)
+        self.respond(cx)
     }
 
-    fn tell(&mut self, cx: &mut Context) -> Step {
+    fn respond(&mut self, cx: &mut Context) -> Step {
         let State::Answer(answer) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
@@ -293,7 +293,7 @@ impl Task for Thread {
                 Some(tree) => self.leave(tree, None),
             },
             (State::Leave(..), Wake::Reply(_)) => self.left(cx),
-            (State::Answer(_), Wake::Go) => self.tell(cx),
+            (State::Answer(_), Wake::Go) => self.respond(cx),
             _ => Step::Done(Outcome::bug()),
         }
     }
