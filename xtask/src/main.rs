@@ -33,7 +33,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   test                     everything CI runs: installs what it needs, some 20 minutes on two cores
   test --fast              checks and tests without packages, clippy, simulator, end-to-end tests
-  test --long              everything: all clients, all mutants, proofs, 5,000 clusters, fuzzers; hours
+  test --long              everything: all clients, all mutants, proofs, 5,000 clusters, fuzzers; over two hours
   imports                  which crate imports which, and purity
   purity                   that the pure crates are pure, alone
   tidy                     sizes and words that must not be in the tree

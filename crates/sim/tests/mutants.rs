@@ -128,7 +128,7 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
         &[],
         Test(a_removed_account_does_not_come_back),
     ),
-    ("second-restore-not-renewed", &["U2"], Anywhere),
+    ("second-restore-not-renewed", &["U2"], Cluster(668)),
     ("rest-is-lost", &["U3", "D1", "stored"], Regions(3)),
     (
         "resume-skips-unapplied",

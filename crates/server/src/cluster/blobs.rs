@@ -202,7 +202,11 @@ impl<S: Store> Driver<S> {
             self.state.die(&format!("bodies: the store: {error}"));
             return None;
         }
-        tracing::warn!(%error, "the store failed for a blob of another node");
+        // The blob is fetched again if it is still needed. Its names may have gone while it came; of a full disk the store itself warns.
+        match error.is_temporary() {
+            true => tracing::debug!(%error, "a blob of another node was not stored"),
+            false => tracing::warn!(%error, "the store failed for a blob of another node"),
+        }
         Some(())
     }
 

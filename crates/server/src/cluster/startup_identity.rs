@@ -110,7 +110,10 @@ pub(super) async fn settle<S: Store>(
         unverified.filter(|name| !answered.contains(name)).collect();
     refuse_removed(state, me, &told).await?;
     if let Some(because) = forgotten {
-        tracing::error!(because, "this disk is older than what its peers remember of it");
+        tracing::error!(
+            because,
+            "this disk is older than what its peers remember of it"
+        );
         refuse_written(state, me).await?;
         data.renew(Copy::Peers);
     }
