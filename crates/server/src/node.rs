@@ -314,7 +314,7 @@ pub enum Copy {
     /// There is a store that was used, and no `node.toml`.
     Missing,
     /// The administrator says so.
-    IdentityAnswer,
+    Asked,
     /// Other nodes of the cluster remember more than it has.
     Peers,
 }
@@ -325,7 +325,7 @@ impl std::fmt::Display for Copy {
             Copy::File => "node.toml is a copy",
             Copy::Store => "the store is older than node.toml",
             Copy::Missing => "node.toml is missing",
-            Copy::IdentityAnswer => "asked for",
+            Copy::Asked => "asked for",
             Copy::Peers => "other nodes remember more",
         })
     }

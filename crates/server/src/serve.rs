@@ -386,7 +386,7 @@ impl Server {
                 let board = Arc::clone(&service.board);
                 open_partitions(&store, &board).await?;
                 if cluster.membership().syncing {
-                    // So that it is known of each that it has all, or nothing is missing_blobs, before a client comes.
+                    // So that it is known of each that it has all, or no blob is missing, before a client comes.
                     let all = (0..=u8::MAX).map(whimbrel_crdt::PartitionId::accounts);
                     all.for_each(|partition| board.open_partition(partition));
                 }

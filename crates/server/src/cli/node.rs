@@ -27,7 +27,7 @@ pub(super) fn node(command: Node) -> Result<(), Failure> {
             // An empty directory has nobody to be renewed.
             DataDir::read(&config.server.data_dir)?;
             let mut data = DataDir::open(&config.server.data_dir)?;
-            data.renew(Copy::IdentityAnswer);
+            data.renew(Copy::Asked);
             data.write()?;
             print(&shown(data.identity()))
         }

@@ -468,7 +468,7 @@ mod tests {
         while let Some(came) = calls.next().await {
             all.extend(came.into_iter().map(|came| match came {
                 Came::Here(..) => "here".to_owned(),
-                Came::MissingBlob(_, coming) => format!("missing_blobs {coming}"),
+                Came::MissingBlob(_, coming) => format!("missing {coming}"),
                 Came::NotLooked(_) => "not looked".to_owned(),
                 Came::Written(_, bytes) => format!("written {bytes}"),
                 Came::Finished(_, info, _) => format!("finished {}", info.size),
@@ -497,7 +497,7 @@ mod tests {
         assert!(!calls.has_room());
         let mut came = all(&mut calls).await;
         let mut expected = [
-            "missing_blobs true",
+            "missing true",
             "written 3",
             "written 3",
             "finished 6",
@@ -558,7 +558,7 @@ mod tests {
         assert!(calls.is_stuck());
         store.with(|memory| memory.faults.full = false);
         calls.try_again();
-        assert_eq!(all(&mut calls).await, ["written 4", "missing_blobs false"]);
+        assert_eq!(all(&mut calls).await, ["written 4", "missing false"]);
         calls.finish(waits);
         assert_eq!(all(&mut calls).await, ["finished 4"]);
     }
@@ -574,6 +574,6 @@ mod tests {
         calls.write(right, Bytes::from_static(b"right"));
         calls.finish(right);
         let came = all(&mut calls).await;
-        assert_eq!(came, ["missing_blobs false", "written 5", "finished 5"]);
+        assert_eq!(came, ["missing false", "written 5", "finished 5"]);
     }
 }

@@ -152,7 +152,7 @@ impl Scene {
         data.start(None);
         data.join(WAS, 1);
         if renewed {
-            data.renew(Copy::IdentityAnswer);
+            data.renew(Copy::Asked);
         }
         let mut of = vec![("a", address)];
         for (name, listener) in &self.silent {
@@ -323,7 +323,7 @@ async fn who_lost_the_answer_asks_for_the_same_slot() {
     let mut data = DataDir::open(&scene.path("c")).unwrap();
     data.start(None);
     data.join(WAS, 1);
-    data.renew(Copy::IdentityAnswer);
+    data.renew(Copy::Asked);
     let asked = incarnation(&data);
     let (c, _) = scene
         .state("c", two(), data.path(), &[("a", address)])

@@ -606,9 +606,9 @@ impl Mind {
                 h.effects.push(Effect::Overlooked(overlooked));
             }
             h.effects.push(Effect::Note(match view.resync {
-                Resync::None => "protocol_client: mailbox read",
-                Resync::Flags => "protocol_client: flags resynchronised",
-                Resync::All => "protocol_client: mailbox resynchronised",
+                Resync::None => "client: mailbox read",
+                Resync::Flags => "client: flags resynchronised",
+                Resync::All => "client: mailbox resynchronised",
             }));
         }
         Ok(())
@@ -638,7 +638,7 @@ impl Mind {
             if unchanged_since.is_none() || !modified.is_subset(uids) {
                 return Err(format!("MODIFIED {modified:?} of {doing:?}"));
             }
-            h.effects.push(Effect::Note("protocol_client: MODIFIED"));
+            h.effects.push(Effect::Note("client: MODIFIED"));
         }
         let Some(view) = &mut self.view else {
             return Ok(());

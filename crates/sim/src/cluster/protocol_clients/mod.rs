@@ -356,7 +356,7 @@ impl World {
             .mind
             .logged_in;
         if wanders || (is_in && !self.serves(node, account)) {
-            self.note("protocol_client: client goes to another node");
+            self.note("client: client goes to another node");
             self.protocol_client_breaks(protocol_client);
             return Ok(());
         }
@@ -387,7 +387,7 @@ impl World {
             .take_output();
         self.protocol_client_sends(number, &bytes);
         if asks && !self.protocol_clients.rests && self.protocol_clients.rng.one_in(40) {
-            self.note("protocol_client: connection broken");
+            self.note("client: connection broken");
             let at = self.now + self.protocol_clients.rng.below(200 * MS);
             self.network.at(at, event(Happening::Breaks(number)));
         }
@@ -605,7 +605,7 @@ impl World {
             let count = self
                 .report
                 .coverage
-                .entry("protocol_client: mailboxes known in the end");
+                .entry("client: mailboxes known in the end");
             *count.or_default() += 1;
         }
         Ok(None)

@@ -53,7 +53,7 @@ impl World {
     ) -> bool {
         let account = self.protocol_clients.protocol_clients[connection.protocol_client].account;
         let Some(to) = self.protocol_client_served_by(connection.node, account) else {
-            self.note("protocol_client: nobody to relay to");
+            self.note("client: nobody to relay to");
             let last_words = b"* BYE [UNAVAILABLE] No node serves this account now\r\n";
             self.protocol_client_sends_back(number, connection, last_words.to_vec());
             return false;
@@ -86,7 +86,7 @@ impl World {
             self.protocol_client_relay_ends(number, connection);
             return Ok(());
         }
-        self.note("protocol_client: relayed");
+        self.note("client: relayed");
         self.say(|| {
             format!(
                 "protocol_client {}: goes on at {to}",
@@ -116,7 +116,7 @@ impl World {
 
     /// One of the nodes is dead, or the link is: whoever is left hears of it.
     pub(super) fn protocol_client_relay_ends(&mut self, number: u64, connection: Connection) {
-        self.note("protocol_client: relay ended");
+        self.note("client: relay ended");
         let at = connection.back_at.max(self.now) + connection.latency_micros;
         self.network.at(at, event(Happening::Ended(number)));
         if self.members[connection.node].stopped_until.is_some() {

@@ -93,7 +93,7 @@ impl Mind {
             if self.rng.one_in(2) {
                 self.wire.set_literals(NonSynchronising::Always);
             }
-            self.ask(wish, "protocol_client: LOGIN", &body, Doing::Login);
+            self.ask(wish, "client: LOGIN", &body, Doing::Login);
             return true;
         }
         if !self.enabled && self.ability != Ability::Plain {
@@ -106,7 +106,7 @@ impl Mind {
                 self.enabled = true;
             } else {
                 let body = CommandBody::Enable(vec![name.to_owned()]);
-                self.ask(wish, "protocol_client: ENABLE", &body, Doing::Enable);
+                self.ask(wish, "client: ENABLE", &body, Doing::Enable);
                 return true;
             }
         }
@@ -164,7 +164,7 @@ impl Mind {
                 };
                 self.ask(
                     wish,
-                    "protocol_client: FETCH CHANGEDSINCE",
+                    "client: FETCH CHANGEDSINCE",
                     &CommandBody::Fetch(fetch),
                     Doing::Since,
                 );
@@ -172,17 +172,12 @@ impl Mind {
             }
             if view.left_out > view.noops {
                 self.view.iter_mut().for_each(|view| view.noops += 1);
-                self.ask(
-                    wish,
-                    "protocol_client: NOOP",
-                    &CommandBody::Noop,
-                    Doing::Other,
-                );
+                self.ask(wish, "client: NOOP", &CommandBody::Noop, Doing::Other);
                 return true;
             }
             self.fetch(
                 wish,
-                "protocol_client: FETCH 1:*",
+                "client: FETCH 1:*",
                 from_on(1),
                 true,
                 false,
@@ -197,7 +192,7 @@ impl Mind {
             let set = from_on(if news { last + 1 } else { 1 });
             self.fetch(
                 wish,
-                "protocol_client: FETCH of what is new",
+                "client: FETCH of what is new",
                 set,
                 true,
                 false,
@@ -263,15 +258,15 @@ impl Mind {
         self.condstore |= condstore;
         let read_only = self.rng.one_in(6);
         let note = match (&qresync, condstore, read_only) {
-            (Some(_), ..) => "protocol_client: SELECT QRESYNC",
-            (None, true, _) => "protocol_client: SELECT CONDSTORE",
-            (None, false, true) => "protocol_client: EXAMINE",
-            (None, false, false) => "protocol_client: SELECT",
+            (Some(_), ..) => "client: SELECT QRESYNC",
+            (None, true, _) => "client: SELECT CONDSTORE",
+            (None, false, true) => "client: EXAMINE",
+            (None, false, false) => "client: SELECT",
         };
         if before.as_ref().is_some_and(|of| of.place != wish.place) {
             wish.effects.push(Effect::Note(match qresync {
-                Some(_) => "protocol_client: moved with QRESYNC",
-                None => "protocol_client: moved",
+                Some(_) => "client: moved with QRESYNC",
+                None => "client: moved",
             }));
         }
         let select = Select {
@@ -362,8 +357,8 @@ impl Mind {
                     true => numbers((1u32..).zip(0..count).map(|(number, _)| number)),
                 };
                 let note = match body {
-                    true => "protocol_client: FETCH BODY",
-                    false => "protocol_client: FETCH",
+                    true => "client: FETCH BODY",
+                    false => "client: FETCH",
                 };
                 self.fetch(
                     wish,
@@ -382,7 +377,7 @@ impl Mind {
                 let moves = self.keeping || self.rng.one_in(2);
                 let (note, body) = match moves {
                     true => (
-                        "protocol_client: MOVE",
+                        "client: MOVE",
                         CommandBody::Move {
                             uid: true,
                             set,
@@ -390,7 +385,7 @@ impl Mind {
                         },
                     ),
                     false => (
-                        "protocol_client: COPY",
+                        "client: COPY",
                         CommandBody::Copy {
                             uid: true,
                             set,
@@ -403,7 +398,7 @@ impl Mind {
             9..=10 if writes && !self.keeping && !uids.is_empty() => {
                 let uids = Some(numbers(uids));
                 let body = CommandBody::Expunge { uids };
-                self.ask(wish, "protocol_client: EXPUNGE", &body, Doing::Expunge);
+                self.ask(wish, "client: EXPUNGE", &body, Doing::Expunge);
             }
             11..=13 => self.append(wish),
             14 => {
@@ -417,18 +412,13 @@ impl Mind {
                     charset: None,
                     key: SearchKey::All,
                 });
-                self.ask(
-                    wish,
-                    "protocol_client: SEARCH",
-                    &body,
-                    Doing::Search { found: None },
-                );
+                self.ask(wish, "client: SEARCH", &body, Doing::Search { found: None });
             }
             15 => {
                 let words: Vec<&str> = STATUS.iter().map(|item| item.as_str()).collect();
                 let line = format!("LIST \"\" \"*\" RETURN (STATUS ({}))", words.join(" "));
                 let tag = self.wire.raw(line.as_bytes());
-                wish.effects.push(Effect::Note("protocol_client: LIST"));
+                wish.effects.push(Effect::Note("client: LIST"));
                 self.asked_at = wish.now;
                 self.doing = Some((tag, Doing::List { told: Vec::new() }));
             }
@@ -438,12 +428,7 @@ impl Mind {
                     mailbox: mailbox(&name),
                     items: STATUS.to_vec(),
                 };
-                self.ask(
-                    wish,
-                    "protocol_client: STATUS",
-                    &body,
-                    Doing::Status { name },
-                );
+                self.ask(wish, "client: STATUS", &body, Doing::Status { name });
             }
             17 => {
                 let body = CommandBody::Create {
@@ -451,12 +436,12 @@ impl Mind {
                     special_use: Vec::new(),
                     unknown_use: false,
                 };
-                self.ask(wish, "protocol_client: CREATE", &body, Doing::Other);
+                self.ask(wish, "client: CREATE", &body, Doing::Other);
             }
             18 => {
                 let (from, to) = (mailbox(self.any()), mailbox(self.any()));
                 let body = CommandBody::Rename { from, to };
-                self.ask(wish, "protocol_client: RENAME", &body, Doing::Other);
+                self.ask(wish, "client: RENAME", &body, Doing::Other);
             }
             19..=20 => {
                 let name = self.any();
@@ -464,24 +449,19 @@ impl Mind {
             }
             21..=22 => self.ask(
                 wish,
-                "protocol_client: IDLE",
+                "client: IDLE",
                 &CommandBody::Idle,
                 Doing::Idle(Idling::Asked),
             ),
             23 => self.fetch(
                 wish,
-                "protocol_client: FETCH 1:*",
+                "client: FETCH 1:*",
                 from_on(1),
                 true,
                 false,
                 Doing::Read,
             ),
-            _ => self.ask(
-                wish,
-                "protocol_client: NOOP",
-                &CommandBody::Noop,
-                Doing::Other,
-            ),
+            _ => self.ask(wish, "client: NOOP", &CommandBody::Noop, Doing::Other),
         }
     }
 
@@ -523,9 +503,9 @@ impl Mind {
             view.silent = Some((uids.clone(), operation, words));
         }
         let note = match (silent, conditional) {
-            (_, true) => "protocol_client: STORE UNCHANGEDSINCE",
-            (true, false) => "protocol_client: STORE, silent",
-            (false, false) => "protocol_client: STORE",
+            (_, true) => "client: STORE UNCHANGEDSINCE",
+            (true, false) => "client: STORE, silent",
+            (false, false) => "client: STORE",
         };
         let doing = Doing::Store {
             uids,
@@ -558,7 +538,7 @@ impl Mind {
             date: Some(DateTime::with_zone(date.seconds, date.zone_minutes)),
             message: &text(body),
         });
-        wish.effects.push(Effect::Note("protocol_client: APPEND"));
+        wish.effects.push(Effect::Note("client: APPEND"));
         self.asked_at = wish.now;
         self.doing = Some((tag, Doing::Append { name, body }));
     }
