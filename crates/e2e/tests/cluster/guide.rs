@@ -97,6 +97,10 @@ fn the_guide_is_followed_word_by_word() {
         guide.wait_for(&a, name, "clock ");
         guide.wait_for(&a, name, "  in sync");
     }
+    wait_for("a table that says that all is in sync", || {
+        let table = guide.try_on(&a, "whimbrel cluster status", &[]).stdout;
+        table.starts_with("in sync\nNODE").then_some(())
+    });
     let mut words = guide.words(
         "whimbrel account add ADDRESS",
         &[("ADDRESS", "dora@example.org")],

@@ -184,7 +184,7 @@ fn status_tells_what_a_node_that_is_cut_off_lacks() {
         assert!(writer == own || there.is_some_and(|there| there.0 >= stored));
     }
     // In words, too.
-    let words = mesh.scene.nodes[0].status_with(&["--partitions"]);
+    let words = mesh.scene.nodes[0].status_with(&["--verbose", "--partitions"]);
     assert!(
         words.contains("; c lacks ") && words.contains("; logs: "),
         "{words}"
