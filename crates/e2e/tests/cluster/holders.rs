@@ -84,7 +84,7 @@ fn two_of_three_nodes_hold_each_account() {
     scene.wait_alike(&[0, 1]);
     for node in 0..2 {
         let log = scene.nodes[node].server.log();
-        assert!(log.contains("is held again"), "node {node}");
+        assert!(log.contains("getting a partition back"), "node {node}");
         assert!(!log.contains("ERROR"), "node {node}");
     }
 }
