@@ -27,7 +27,7 @@ pub const POSITION_KEY: &[u8] = b"\0position";
 
 /// Before the name of a body that is not here: a row for each, written with the batch that names it, gone when the body is durable, or when no record
 /// names it any more.
-const MISSING_BLOBS: &[u8] = b"\0missing_blobs";
+const MISSING_BLOBS: &[u8] = b"\0lacking";
 
 /// Key of the row that holds what other members have shown: [`whimbrel_replication::announced`].
 pub(crate) const ANNOUNCED_KEY: &[u8] = b"\0announced";

@@ -596,7 +596,7 @@ fn what_is_refused_is_tried_once_a_second() {
         hash: [7; 32],
         upload: [7; 16],
     };
-    let missing_blobs = [b"\0missing_blobs", &blob.upload[..], &blob.hash[..]].concat();
+    let missing_blobs = [b"\0lacking", &blob.upload[..], &blob.hash[..]].concat();
     let mut disk = Disk {
         rows: [(missing_blobs.clone(), Bytes::new())].into(),
         ..Disk::default()
