@@ -198,8 +198,8 @@ fn what_leaves_no_tombstone_comes_back() {
 }
 
 /// Of three nodes one has only a tombstone, one the record of what was removed, and one, which has come back with an older disk, imports the message
-/// again before it
-/// knows of either, from a source that gives other bytes by now: it stays removed at all of them, whichever way they come to know. A copy stays, with one body.
+/// again before it knows of either, from a source that gives other bytes by now: it stays removed at all of them, whichever way they come to know. A
+/// copy stays, with one body.
 #[test]
 fn what_has_a_tombstone_stays_removed() {
     for copies in [0, 1] {

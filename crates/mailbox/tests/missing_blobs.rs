@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_mailbox::*;
 
+use crate::message::{BLOB, message};
+
 const ACCOUNT: AccountId = AccountId([9; 16]);
-const BLOB: BlobName = BlobName {
-    hash: [1; 32],
-    upload: [2; 16],
-};
 const START: u64 = 1_700_000_100_000_000;
 
 /// One replica, which applies what is made here or elsewhere.
@@ -92,20 +90,6 @@ impl Node {
 /// Node 1 adds a message; node 2 has applied all of it, and lacks the body.
 fn two() -> (Node, Node, u32) {
     two_at(u64::MAX)
-}
-
-fn message(blob: BlobName) -> NewMessage {
-    NewMessage {
-        flags: Flags::none(),
-        blob,
-        size: 5,
-        open_end: false,
-        date: Date {
-            seconds: 1,
-            zone_minutes: 0,
-        },
-        content: b"summary".to_vec(),
-    }
 }
 
 fn two_at(mono: u64) -> (Node, Node, u32) {

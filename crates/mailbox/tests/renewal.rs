@@ -297,8 +297,7 @@ fn when_the_slots_are_used_up_uidvalidity_rises() {
 }
 
 /// Where an account was done away with, and opened anew by what another node had written, the operation by which an epoch rose had been passed over:
-/// what was claimed in that
-/// epoch was never shown, and claiming it again did not help.
+/// what was claimed in that epoch was never shown, and claiming it again did not help.
 #[test]
 fn who_claims_in_a_later_epoch_is_followed_into_it() {
     let inbox = MailboxName::inbox();
@@ -385,8 +384,7 @@ fn an_epoch_that_a_crash_interrupts_goes_on() {
 }
 
 /// An older copy has a delivery that was removed, and collected everywhere: by the state of who knew it and has no record of it, it is gone. What
-/// that one never knew stays, whether or not
-/// it knew all else.
+/// that one never knew stays, whether or not it knew all else.
 #[test]
 fn a_delivery_that_was_collected_does_not_come_back_by_an_older_copy() {
     for delivered_since in [false, true] {

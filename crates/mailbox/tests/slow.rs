@@ -8,6 +8,8 @@ use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_mailbox::*;
 use whimbrel_testkit::Rng;
 
+use crate::message::{BLOB, message};
+
 const ACCOUNT: AccountId = AccountId([9; 16]);
 const START: u64 = 1_700_000_100_000_000;
 const SECOND: u64 = 1_000_000;
@@ -169,22 +171,10 @@ impl World {
                 self.nodes[i].counters.push((peer, upto, counter));
             }
             Event::Append => {
-                let new = NewMessage {
-                    flags: Flags::none(),
-                    blob: BlobName {
-                        hash: [1; 32],
-                        upload: [2; 16],
-                    },
-                    size: 5,
-                    open_end: false,
-                    date: Date {
-                        seconds: 1,
-                        zone_minutes: 0,
-                    },
-                    content: b"summary".to_vec(),
-                };
                 let at = self.at(i);
-                let plan = self.nodes[i].replica.plan_append(&at, &inbox(), vec![new]);
+                let plan = self.nodes[i]
+                    .replica
+                    .plan_append(&at, &inbox(), vec![message(BLOB)]);
                 self.make(i, plan.expect("INBOX is there").ops);
             }
             Event::Time => {}

@@ -3,6 +3,8 @@
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_mailbox::*;
 
+use crate::message::{BLOB, message};
+
 const NOW: u64 = 1_700_000_100_000_000;
 
 struct Node {
@@ -45,22 +47,10 @@ impl Node {
     }
 
     fn append(&mut self) -> Vec<Op> {
-        let message = NewMessage {
-            flags: Flags::none(),
-            blob: BlobName {
-                hash: [1; 32],
-                upload: [2; 16],
-            },
-            size: 5,
-            open_end: false,
-            date: Date {
-                seconds: 1,
-                zone_minutes: 0,
-            },
-            content: b"summary".to_vec(),
-        };
         let inbox = MailboxName::inbox();
-        let plan = self.replica.plan_append(&self.at(), &inbox, vec![message]);
+        let plan = self
+            .replica
+            .plan_append(&self.at(), &inbox, vec![message(BLOB)]);
         let ops = plan.expect("INBOX is there").ops;
         self.apply(self.origin, ops.clone()).expect("its own");
         ops

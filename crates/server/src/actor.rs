@@ -284,8 +284,7 @@ where
     }
 
     /// Tells the machine of all commits that are done. They go before what is new: one input may bring several commits, and if these had only their
-    /// turn with the
-    /// other lanes, then as long as inputs came each would be told of later, and with it whoever waits for an answer.
+    /// turn with the other lanes, then as long as inputs came each would be told of later, and with it whoever waits for an answer.
     fn all_completed(&mut self) -> Result<(), Dead> {
         while let Some((done, result)) = first_done(&mut self.commits) {
             let input = self.completed(&done, result)?;

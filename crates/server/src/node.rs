@@ -115,8 +115,7 @@ fn user(uid: u32, numbered: &str) -> String {
 }
 
 /// Refuses root in a directory of another user, for whom the server runs. Whose it is says who has opened it first: root has always been there in a
-/// directory that
-/// was made outside a container.
+/// directory that was made outside a container.
 fn refuse_root(directory: &Path) -> io::Result<Result<(), NodeError>> {
     let owner = |path: &Path| match fs::metadata(path) {
         Ok(meta) => Ok(Some(meta.uid())),

@@ -1,9 +1,8 @@
 //! A whole server: store, machines, sockets; started, and stopped in good order.
 //!
-//! Order of a start: data directory (lock), configuration of TLS, sockets, store (and with it the node's identity), the cluster (which may give the node
-//! another one), machines, links to other nodes; clients are let in last. Order of a stop: no more clients, no more links; sessions are told; when
-//! they have gone or their time is over, what they started reaches the disk; the store is
-//! closed.
+//! Order of a start: data directory (lock), configuration of TLS, sockets, store (and with it the node's identity), the cluster (which may give the
+//! node another one), machines, links to other nodes; clients are let in last. Order of a stop: no more clients, no more links; sessions are told;
+//! when they have gone or their time is over, what they started reaches the disk; the store is closed.
 
 use std::{
     io,

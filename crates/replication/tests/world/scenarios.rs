@@ -50,6 +50,15 @@ pub(super) fn node(id: u64) -> Incarnation {
     Incarnation::new(id).expect("not zero")
 }
 
+/// The ends of logs, as a frame has them.
+pub(super) fn heads_of(heads: &[(u64, Hash)]) -> Vec<Head> {
+    let head = |(id, hash): &(u64, Hash)| Head {
+        origin: node(*id),
+        hash: hash.0,
+    };
+    heads.iter().map(head).collect()
+}
+
 /// Logs that a machine of these histories may hear of.
 pub(super) const ORIGINS_MAX: usize = 8;
 
@@ -191,13 +200,7 @@ impl Machine {
             partition: PARTITION,
             applied: vector.clone(),
             durable: vector,
-            heads: heads
-                .iter()
-                .map(|(id, hash)| Head {
-                    origin: node(*id),
-                    hash: hash.0,
-                })
-                .collect(),
+            heads: heads_of(heads),
             room: Room {
                 bytes: room,
                 batches: u32::MAX,

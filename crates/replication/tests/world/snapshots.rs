@@ -5,11 +5,11 @@ use whimbrel_crdt::Hash;
 use whimbrel_replication::partition::{
     Alarm, Entry, Input, Membership, Output, Rows, Snapshot, StateInput, StateOutput, Ticket,
 };
-use whimbrel_replication::wire::{Frame, Head, StateBegin, StateChunk, StateEnd, StateTake};
+use whimbrel_replication::wire::{Frame, StateBegin, StateChunk, StateEnd, StateTake};
 
 use super::PARTITION;
 use super::scenarios::{
-    ME, Machine, Scenario, alarm, chain, ensure, is_stopped, node, now, sealed,
+    ME, Machine, Scenario, alarm, chain, ensure, heads_of, is_stopped, node, now, sealed,
 };
 
 pub const SCENARIOS: &[(&str, Scenario)] = &[
@@ -65,13 +65,7 @@ fn begin(state: u64, applied: &[(u64, u64)], heads: &[(u64, Hash)]) -> Frame {
         partition: PARTITION,
         state,
         applied: applied.iter().map(|(id, n)| (node(*id), *n)).collect(),
-        heads: heads
-            .iter()
-            .map(|(id, hash)| Head {
-                origin: node(*id),
-                hash: hash.0,
-            })
-            .collect(),
+        heads: heads_of(heads),
         hlc: Some(1),
         question: None,
     })

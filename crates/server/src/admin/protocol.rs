@@ -379,8 +379,7 @@ pub fn frames(reply: AdminReply) -> Vec<Answer> {
 }
 
 /// How a cluster is, in frames: in one where few have written, since a command of an earlier version reads one. Where many have, their logs in all
-/// partitions take
-/// more than a frame may have.
+/// partitions take more than a frame may have.
 pub fn status_frames(mut status: Status) -> Vec<Answer> {
     /// What is around a line, and around all of them.
     const ROOM: usize = 64;

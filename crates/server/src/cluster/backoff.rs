@@ -1,8 +1,8 @@
 //! What this node tries to leave, and what comes to it: neither may wait for ever for others that cannot do their part.
 //!
 //! Who leaves a partition serves and takes nothing of it. If those who stay cannot say that they have all (an account is stalled there, say), it is
-//! held again after a while
-//! ([`LEAVING_MAX`]), and the next try begins later each time. A partition of which nothing comes for long ([`SILENT_MAX`]) takes no place of those that could.
+//! held again after a while ([`LEAVING_MAX`]), and the next try begins later each time. A partition of which nothing comes for long ([`SILENT_MAX`])
+//! takes no place of those that could.
 //!
 //! Times are since the start of the process; nothing of this is kept.
 

@@ -203,9 +203,9 @@ impl<S: Store> Driver<S> {
             return None;
         }
         // The blob is fetched again if it is still needed. Its names may have gone while it came; of a full disk the store itself warns.
-        match error.is_temporary() {
-            true => tracing::debug!(%error, "a blob of another node was not stored"),
-            false => tracing::warn!(%error, "the store failed for a blob of another node"),
+        match error {
+            StoreError::Full(_) => tracing::debug!(%error, "a blob of another node was not stored"),
+            _ => tracing::warn!(%error, "the store failed for a blob of another node"),
         }
         Some(())
     }

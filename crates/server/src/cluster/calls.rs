@@ -1,8 +1,7 @@
 //! What the driver of bodies has the store do: calls of different bodies side by side, those of one body in their order.
 //!
 //! A call takes a few microseconds, and what it costs to hand it to a thread that may wait for the disk is more. So all that is asked of the store
-//! for one body is
-//! done on one such thread, and when many wait, for up to [`JOB_CALLS_MAX`] of them.
+//! for one body is done on one such thread, and when many wait, for up to [`JOB_CALLS_MAX`] of them.
 
 use std::collections::{BTreeMap, VecDeque};
 

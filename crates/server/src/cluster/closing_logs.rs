@@ -97,8 +97,8 @@ impl<S: Store> State<S> {
 }
 
 /// What all say who have all of a partition; who comes back to it says less than there is, and counts when there is nobody else. Of what they have
-/// applied it is the least.
-/// Of closed logs they need not have the same: what lies beyond the end is on the disk of one, and another was told of the end.
+/// applied it is the least. Of closed logs they need not have the same: what lies beyond the end is on the disk of one, and another was told of the
+/// end.
 fn agreed([whole, syncing]: &[Vec<Said>; 2], closed: &BTreeSet<Incarnation>) -> Option<Said> {
     let said = if whole.is_empty() { syncing } else { whole };
     let (first, others) = said.split_first()?;

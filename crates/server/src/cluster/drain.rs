@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     sync::{MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::time::timeout;
@@ -24,33 +24,37 @@ pub(super) const UNFINISHED_WAIT_MAX: Duration = Duration::from_secs(2);
 /// For another node to say how far it is with being drained: it asks all others.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// While other nodes write, a member holds everything only at moments: so many are looked at for one answer, with this pause.
-const MOMENTS: usize = 10;
+/// While other nodes write, a member holds everything only at moments: one answer looks for them so long, with this pause.
+const MOMENTS_LOOKED_FOR: Duration = Duration::from_secs(1);
 
-/// See [`MOMENTS`].
+/// See [`MOMENTS_LOOKED_FOR`].
 const MOMENT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Which members have held everything since this node wrote its last operation. They still hold all that a stop could take away: what came later was
-/// written by other nodes, which have it.
+/// written by other members, which have it. So this counts only while all are linked, and the same.
 #[derive(Default)]
 pub(super) struct Handover {
     written: u64,
-    held_by: BTreeSet<String>,
+    members: BTreeSet<Incarnation>,
+    held_by: BTreeSet<Incarnation>,
 }
 
 impl Handover {
     /// `written`: the last numbers of this node's own logs, added up, as they were before the lines were looked at.
-    fn note(&mut self, written: u64, lines: &mut [DrainLine]) {
-        if self.written != written {
+    fn note(&mut self, written: u64, lines: &mut [(Incarnation, DrainLine)]) {
+        let members = lines.iter().map(|(id, _)| *id).collect();
+        let are_linked = lines.iter().all(|(_, line)| line.linked);
+        if (self.written, &self.members) != (written, &members) || !are_linked {
             *self = Handover {
                 written,
+                members,
                 held_by: BTreeSet::new(),
             };
         }
-        for line in lines {
+        for (id, line) in lines {
             if line.holds_all() {
-                self.held_by.insert(line.name.clone());
-            } else if line.linked && self.held_by.contains(&line.name) {
+                self.held_by.insert(*id);
+            } else if self.held_by.contains(id) {
                 (line.lag_operations, line.unfinished) = (Some(0), Some(0));
             }
         }
@@ -73,40 +77,42 @@ fn least_holders(reports: &[PartitionReport], holds_all: impl Fn(Incarnation) ->
 
 impl<S: Store> State<S> {
     /// Who else holds what is here.
-    async fn others(&self) -> Vec<DrainLine> {
+    async fn others(&self) -> Vec<(Incarnation, DrainLine)> {
         let peers = self.peers(&self.roster());
         let status = self.status().await;
         let mut lines = Vec::new();
-        // A life before the present one has no address, and nothing is held there.
+        let roster = self.roster();
         for node in status.nodes {
             let peer = peers.iter().find(|peer| peer.name.as_str() == node.name);
-            let Some(peer) = peer.filter(|_| node.address.is_some() && !node.removed) else {
+            let place = roster.places().get(&node.name);
+            let (Some(peer), Some(place)) = (peer.filter(|_| node.is_member()), place) else {
                 continue;
             };
             let unfinished = match node.linked {
                 true => self.ask_unfinished(peer).await,
                 false => None,
             };
-            lines.push(DrainLine {
+            let line = DrainLine {
                 name: node.name,
                 linked: node.linked,
                 lag_operations: node.lag_operations,
                 unfinished,
-            });
+            };
+            lines.push((place.incarnation, line));
         }
         lines
     }
 
     /// The same, and who held everything a moment ago.
-    async fn holders_of_all(&self) -> Vec<DrainLine> {
-        let mut moments = 0..MOMENTS;
+    async fn holders_of_all(&self) -> Vec<(Incarnation, DrainLine)> {
+        let until = Instant::now() + MOMENTS_LOOKED_FOR;
         loop {
             // What is written after this is not missed: it is noticed at the next look.
             let written = self.written_here().await;
             let mut lines = self.others().await;
             self.handover().note(written, &mut lines);
             let waits_for = |line: &DrainLine| line.unfinished.is_some() && !line.holds_all();
-            if !lines.iter().any(waits_for) || moments.next().is_none() {
+            if !lines.iter().any(|(_, line)| waits_for(line)) || Instant::now() >= until {
                 return lines;
             }
             tokio::time::sleep(MOMENT_PAUSE).await;
@@ -149,13 +155,9 @@ impl<S: Store> State<S> {
         }
         let figures = board.figures().await;
         let others = self.holders_of_all().await;
-        let all = others.iter().filter(|line| line.holds_all());
-        let all: BTreeSet<&str> = all.map(|line| line.name.as_str()).collect();
-        let roster = self.roster();
-        let holds_all = |id: Incarnation| {
-            let mut places = roster.places().iter();
-            places.any(|(name, place)| place.incarnation == id && all.contains(name.as_str()))
-        };
+        let all = others.iter().filter(|(_, line)| line.holds_all());
+        let all: BTreeSet<Incarnation> = all.map(|(id, _)| *id).collect();
+        let holds_all = |id: Incarnation| all.contains(&id);
         // Unknown is nobody; and if something was written here since the lines were looked at, the next look says more.
         let reports = board.reports().await.unwrap_or_default();
         let is_as_noted = self.handover().written == self.written_in(&reports);
@@ -167,7 +169,7 @@ impl<S: Store> State<S> {
             sessions: registry.served() as u64,
             // Unknown is not none.
             queue_entries: figures.map_or(u64::MAX, |figures| figures.queue_entries),
-            others,
+            others: others.into_iter().map(|(_, line)| line).collect(),
             least: Some(least),
             draining: Some(registry.is_draining()),
         })
@@ -212,26 +214,34 @@ mod tests {
     /// On a busy cluster it never was safe: at each look something of another node was on its way.
     #[test]
     fn who_held_all_holds_all_until_this_node_writes() {
-        let line = |linked, lag| DrainLine {
-            name: "b".into(),
+        let line = |name: &str, linked, lag| DrainLine {
+            name: name.into(),
             linked,
             lag_operations: Some(lag),
             unfinished: Some(lag),
         };
+        let id = Incarnation::from_hash;
         let mut handover = Handover::default();
-        let mut check = |written, line: DrainLine, expected: bool| {
-            let mut lines = [line];
+        let mut look = |written, b: u64, linked, lag, expected: bool| {
+            let mut lines = [(id(b), line("b", true, lag)), (id(3), line("c", linked, 9))];
             handover.note(written, &mut lines);
-            assert_eq!(lines[0].holds_all(), expected);
+            assert_eq!(lines[0].1.holds_all(), expected);
+            assert!(!lines[1].1.holds_all());
         };
-        check(7, line(true, 1), false);
-        check(7, line(true, 0), true);
+        look(7, 2, true, 1, false);
+        look(7, 2, true, 0, true);
         // Others wrote something.
-        check(7, line(true, 1), true);
-        check(7, line(false, 1), false);
-        check(7, line(true, 2), true);
-        // This node did.
-        check(8, line(true, 1), false);
-        check(8, line(true, 0), true);
+        look(7, 2, true, 1, true);
+        look(7, 2, true, 2, true);
+        // What was written by one that is gone may be here alone.
+        look(7, 2, false, 1, false);
+        look(7, 2, true, 1, false);
+        look(7, 2, true, 0, true);
+        // Its disk was lost.
+        look(7, 4, true, 1, false);
+        look(7, 2, true, 0, true);
+        // This node wrote something.
+        look(8, 2, true, 1, false);
+        look(8, 2, true, 0, true);
     }
 }

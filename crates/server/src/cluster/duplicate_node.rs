@@ -1,9 +1,8 @@
 //! Nobody else lives as this node: asked of the peers beside what they remember, before anything is written.
 //!
 //! A copy that was made below the file system, of a volume or of a virtual machine, knows nothing of it, and its disk is no older than the other's.
-//! But a peer that is linked
-//! to the one while the other starts can say so ([`identity::Elsewheres`](whimbrel_replication::identity::Elsewheres)). Where nobody says so a start
-//! waits for nothing.
+//! But a peer that is linked to the one while the other starts can say so ([`identity::Elsewheres`](whimbrel_replication::identity::Elsewheres)).
+//! Where nobody says so a start waits for nothing.
 
 use std::time::Duration;
 

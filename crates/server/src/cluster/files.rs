@@ -15,8 +15,7 @@
 //! | `renew` | the peers know more of this node than its disk: at the next start it takes a new incarnation |
 //!
 //! Each is written as a new file and synced before it takes the place of the old one; those that are no PEM begin with their checksum. What a command
-//! writes as root
-//! belongs to whom the directory belongs to: the server, which may run as another user, has to read it.
+//! writes as root belongs to whom the directory belongs to: the server, which may run as another user, has to read it.
 
 use std::{
     fs,

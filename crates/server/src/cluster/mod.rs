@@ -11,10 +11,8 @@
 //!
 //! Reading order: [`files`], `rpc`, [`roster_store`] (members), `rpc_server` (answers), [`status`], [`startup_identity`], `duplicate_node` (whether
 //! another machine runs as this node), `unverified` (peers that were not reached at the start), `links` (what machines send), `link_input` (what
-//! comes), `blobs`, `calls`, `clocks`, `removal` (members
-//! that are gone), `drain` (who goes), [`relay`] (clients' sessions that another node serves), `syncing` (a node that is new), `placing` (which
-//! partitions it holds), `backoff` (how long it
-//! tries to leave one).
+//! comes), `blobs`, `calls`, `clocks`, `removal` (members that are gone), `drain` (who goes), [`relay`] (clients' sessions that another node serves),
+//! `syncing` (a node that is new), `placing` (which partitions it holds), `backoff` (how long it tries to leave one).
 
 mod backoff;
 mod blobs;
@@ -376,8 +374,7 @@ pub(crate) fn question_of_join(incarnation: Incarnation) -> Vec<u8> {
 }
 
 /// What a command that works on the store without a server must know of the members, so that nothing is forgotten which others lack. It asks nobody
-/// whether this disk is an older
-/// one: where the own logs end is kept before it writes, and the next start asks.
+/// whether this disk is an older one: where the own logs end is kept before it writes, and the next start asks.
 ///
 /// # Errors
 /// When the files are damaged, this directory is a copy that has no slot yet, or others know more of this node.

@@ -1,12 +1,9 @@
 //! Which partitions this node leaves, and to which it comes back: each node decides for itself, by what all know (`docs/decisions/0040`).
 //!
 //! Who is to hold a partition follows from the members and the configuration alone ([`placement::holders`]). A node comes when it is to; one that is
-//! to hold it no
-//! more begins to leave when those who are to have all that clients may know, and has left when they have said that they have all that is on its
-//! disk. So there are never
-//! fewer than there are to be. A member that is not linked, or does not know of holders, keeps all where they are. If those who stay cannot say it,
-//! the partition is held again
-//! ([`super::backoff`]).
+//! to hold it no more begins to leave when those who are to have all that clients may know, and has left when they have said that they have all that
+//! is on its disk. So there are never fewer than there are to be. A member that is not linked, or does not know of holders, keeps all where they are.
+//! If those who stay cannot say it, the partition is held again ([`super::backoff`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},

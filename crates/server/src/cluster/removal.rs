@@ -22,8 +22,7 @@ use crate::{router::Router, store_calls::Store};
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Logs that are closed and not completely here are looked at this often at first, and half as often each time: holders of what this node does not
-/// hold are asked, and of some
-/// logs nobody has all.
+/// hold are asked, and of some logs nobody has all.
 const CLOSED_EVERY_MAX: Duration = Duration::from_secs(60);
 
 /// Partitions of which there is one.

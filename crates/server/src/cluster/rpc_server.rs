@@ -254,8 +254,7 @@ impl<S: Store> State<S> {
     }
 
     /// Whether somebody lives under this name, who is not this one: a node that goes on anew has ended before. Its former links are down within the
-    /// time after which
-    /// silence ends them, and it asks until then.
+    /// time after which silence ends them, and it asks until then.
     fn lives_elsewhere(&self, name: &NodeName, incarnation: Incarnation) -> bool {
         let links = self.transport.links();
         let mut of_that_name = links.iter().filter(|link| link.name == *name);

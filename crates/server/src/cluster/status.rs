@@ -443,6 +443,14 @@ impl Lag {
     }
 }
 
+impl NodeLine {
+    /// Whether it is what its node is now, and not removed: an earlier incarnation has no address.
+    #[must_use]
+    pub fn is_member(&self) -> bool {
+        self.address.is_some() && !self.removed
+    }
+}
+
 /// One incarnation of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeLine {

@@ -1,10 +1,9 @@
 //! Peers that could not be asked at the start what they remember of this node, or that a command did not ask which wrote to the store without a server.
 //!
 //! It goes on without their word, since a node that is alone serves. If its disk is an older one after all, what it writes meanwhile has numbers
-//! under which they have other operations.
-//! The two cannot be told apart any more, and must not meet: by numbers alone each would take away what the other has. So it is kept where the own
-//! logs ended at that start, each peer is asked
-//! again until it answers, and a disk that turns out to be older, and was written to, does not start.
+//! under which they have other operations. The two cannot be told apart any more, and must not meet: by numbers alone each would take away what the
+//! other has. So it is kept where the own logs ended at that start, each peer is asked again until it answers, and a disk that turns out to be older,
+//! and was written to, does not start.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -596,10 +596,9 @@ impl Connection {
         Ok((bodies, refused))
     }
 
-    /// A message in parts. That it has more bytes than it was said to have is believed, and that it has fewer only if the server says where it ends: a part
-    /// that is not given is of a message that is gone, and a short one may be all that the server gives at once. One of more than `bytes_max` is not
-    /// read to its
-    /// end, which a server need not have: it cannot be taken anyway.
+    /// A message in parts. That it has more bytes than it was said to have is believed, and that it has fewer only if the server says where it ends:
+    /// a part that is not given is of a message that is gone, and a short one may be all that the server gives at once. One of more than `bytes_max`
+    /// is not read to its end, which a server need not have: it cannot be taken anyway.
     async fn large(&mut self, found: &MessageInfo, bytes_max: u64) -> Result<Given, Failure> {
         let mut body = Body::default();
         let mut parts = 0;

@@ -57,11 +57,7 @@ pub(super) async fn status(config: &Config, partitions: bool, form: Form) -> Res
 /// Whether the node that was asked writes, all that is here is in its place, and there is a link to every member.
 fn is_well(status: &Status) -> bool {
     let mut members = status.nodes.iter();
-    // A life before the present one has no address.
-    let are_linked = members.all(|node| {
-        let is_member = node.address.is_some() && !node.removed;
-        !is_member || node.this || node.linked
-    });
+    let are_linked = members.all(|node| !node.is_member() || node.this || node.linked);
     let here = status.here.as_ref();
     let is_whole = here.is_some_and(|here| here.accounts_stalled == 0);
     are_linked && is_whole && status.clock.is_none()
@@ -97,8 +93,7 @@ fn text(
 /// How many other members could hold what a node has; without a name, the one that was asked.
 pub(super) fn others_than(status: &Status, node: Option<&str>) -> u64 {
     let members = status.nodes.iter();
-    // A life before the present one has no address.
-    let members = members.filter(|of| of.address.is_some() && !of.removed);
+    let members = members.filter(|of| of.is_member());
     let others = members.filter(|of| node.map_or(!of.this, |node| of.name != node));
     others.count() as u64
 }
@@ -194,7 +189,7 @@ fn partition_line(status: &Status, line: &PartitionLine) -> String {
 fn holder_state(status: &Status, line: &PartitionLine) -> String {
     let mut out = String::new();
     let members = status.nodes.iter();
-    let members = members.filter(|node| node.address.is_some() && !node.removed);
+    let members = members.filter(|node| node.is_member());
     // An earlier version says nothing of it.
     let is_told = !line.held_by.is_empty();
     if is_told && (line.held_by.len() < members.count() || !line.comes_back.is_empty()) {
@@ -250,13 +245,12 @@ fn slots(status: &Status) -> String {
     if known.is_empty() {
         return String::new();
     }
-    let is_there = |node: &NodeLine| node.address.is_some() && !node.removed;
     let mut at: Vec<String> = known
         .iter()
-        .filter(|(node, _)| is_there(node))
+        .filter(|(node, _)| node.is_member())
         .map(|(node, free)| format!("{free} at {}", node.name))
         .collect();
-    let gone = known.iter().filter(|(node, _)| !is_there(node));
+    let gone = known.iter().filter(|(node, _)| !node.is_member());
     let gone: u32 = gone.map(|(_, free)| free).sum();
     if gone > 0 {
         at.push(format!(

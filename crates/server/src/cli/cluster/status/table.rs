@@ -8,9 +8,8 @@ use crate::{
 
 /// A sentence on the whole, a line for each member with titles above, and what there is besides.
 pub(super) fn table(status: &Status, runs: bool) -> String {
-    let is_member = |node: &&NodeLine| node.address.is_some() && !node.removed;
     let mut rows = vec![["NODE", "REGION", "ROLE", "LINK", "STATE"].map(str::to_owned)];
-    for node in status.nodes.iter().filter(is_member) {
+    for node in status.nodes.iter().filter(|node| node.is_member()) {
         rows.push([
             node.name.clone(),
             node.region.clone().unwrap_or_default(),
@@ -35,7 +34,7 @@ pub(super) fn table(status: &Status, runs: bool) -> String {
         out.push_str(line.join("  ").trim_end());
         out.push('\n');
     }
-    let former = status.nodes.iter().filter(|node| !is_member(node));
+    let former = status.nodes.iter().filter(|node| !node.is_member());
     let (closed, open): (Vec<_>, Vec<_>) = former.partition(|node| node.closed);
     if !open.is_empty() {
         let removed = open.iter().filter(|node| node.removed).count();
@@ -62,21 +61,27 @@ fn summary(status: &Status) -> String {
     if let Some(clock) = &status.clock {
         parts.push(format!("{clock}: this node writes nothing"));
     }
-    for node in &status.nodes {
-        if node.this || node.address.is_none() || node.removed {
+    for node in status.nodes.iter().filter(|node| node.is_member()) {
+        let name = &node.name;
+        if node.syncing > 0 {
+            let partitions = counted(node.syncing, "partition");
+            parts.push(format!("{name} is syncing {partitions}"));
+        }
+        if node.this {
             continue;
         }
-        let name = &node.name;
         match (node.linked, node.seconds) {
             (true, _) => {}
             (false, Some(seconds)) => parts.push(format!("{name} is unreachable for {seconds} s")),
             (false, None) => parts.push(format!("no link to {name}")),
         }
         match node.lag_operations {
-            Some(0) | None => {}
+            Some(0) => {}
             Some(behind) => {
                 parts.push(format!("{name} is {} behind", counted(behind, "change")));
             }
+            None if node.linked => parts.push(format!("nothing is known of {name} yet")),
+            None => {}
         }
         if let Some(behind) = node.has_more.filter(|more| *more > 0) {
             parts.push(format!(
@@ -85,10 +90,16 @@ fn summary(status: &Status) -> String {
             ));
         }
     }
-    let here = status.here.as_ref();
-    let stalled = here.map_or(0, |here| here.accounts_stalled);
-    if stalled > 0 {
-        parts.push(format!("{} stalled", counted(stalled, "account")));
+    if let Some(here) = &status.here {
+        for (count, what, state) in [
+            (here.opening, "partition", "being opened"),
+            (here.blobs_missing, "blob", "missing"),
+            (here.accounts_stalled, "account", "stalled"),
+        ] {
+            if count > 0 {
+                parts.push(format!("{} {state}", counted(count, what)));
+            }
+        }
     }
     match parts.is_empty() {
         true => "in sync".to_owned(),
@@ -147,6 +158,7 @@ mod tests {
         },
         *,
     };
+    use crate::cluster::Here;
 
     #[test]
     fn the_table_has_a_line_for_each_member_by_name() {
@@ -162,6 +174,7 @@ mod tests {
         status.nodes[1].this = true;
         status.nodes[0].slots_free = Some(20);
         status.clock = None;
+        status.here = Some(Here::default());
         let printed = |status: &Status| text(status.clone(), true, false, Form::Table).unwrap();
         assert_eq!(
             printed(&status),
@@ -176,12 +189,19 @@ mod tests {
         );
         status.nodes.truncate(2);
         assert_eq!(printed(&status).lines().next(), Some("in sync"));
-        status.nodes[0].has_more = Some(1);
-        status.clock = Some("the clock is an hour ahead".into());
-        status.here.as_mut().unwrap().accounts_stalled = 2;
+        (status.nodes[0].lag_operations, status.nodes[1].syncing) = (None, 2);
         assert_eq!(
             printed(&status).lines().next().unwrap(),
-            "the clock is an hour ahead: this node writes nothing; this node is 1 change behind us; 2 accounts stalled"
+            "a is syncing 2 partitions; nothing is known of us yet"
+        );
+        (status.nodes[0].lag_operations, status.nodes[1].syncing) = (Some(0), 0);
+        status.nodes[0].has_more = Some(1);
+        status.clock = Some("the clock is an hour ahead".into());
+        let here = status.here.as_mut().unwrap();
+        (here.blobs_missing, here.accounts_stalled) = (1, 2);
+        assert_eq!(
+            printed(&status).lines().next().unwrap(),
+            "the clock is an hour ahead: this node writes nothing; this node is 1 change behind us; 1 blob missing; 2 accounts stalled"
         );
         let offline = text(status, false, false, Form::Table).unwrap();
         assert!(offline.starts_with(OFFLINE), "{offline}");
