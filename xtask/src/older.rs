@@ -1,8 +1,8 @@
 //! The server of an earlier commit, for the end-to-end tests in which nodes of two versions serve together (`crates/e2e/tests/cluster/rolling.rs`).
 //!
 //! Its source comes from the history of this clone, its packages from its own `Cargo.lock`, which are those of today: a fresh clone needs nothing
-//! that it does not need anyway.
-//! Everything lies below the target directory. What cannot be done fails the run: a test that restarts one program three times would pass without a word.
+//! that it does not need anyway. Everything lies below the target directory. What cannot be done fails the run: a test that restarts one program
+//! three times would pass without a word.
 
 use std::{
     fs,

@@ -1,9 +1,8 @@
 //! `cargo xtask proofs`: checks the proofs in `proofs/` with Coq.
 //!
 //! Compiles every file of `proofs/_CoqProject`, which lists them in the order of their dependencies, in a copy below the target directory, so that
-//! the tree stays clean. Then Coq itself is
-//! asked on what each main theorem of `proofs/theorems.txt` rests, and its answer compared with what is written there: an axiom that crept in, a proof
-//! that was left open, a theorem or a file that is in no list, all fail.
+//! the tree stays clean. Then Coq itself is asked on what each main theorem of `proofs/theorems.txt` rests, and its answer compared with what is
+//! written there: an axiom that crept in, a proof that was left open, a theorem or a file that is in no list, all fail.
 //!
 //! The last file that is compiled writes the model as OCaml. With `oracle.ml` it becomes a program, the oracle; random histories are run on it and on
 //! the crate `mailbox`, and what both show is compared; and rules of the crate are broken on purpose, to see that the comparison notices each.

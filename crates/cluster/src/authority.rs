@@ -47,10 +47,8 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 }
 
 /// Certificates of the cluster are judged as of this moment, at which all are valid that were ever made: the beginning of 2025. Who is trusted is a
-/// matter of the authority, of names and of membership
-/// (`docs/decisions/0014`), of which dates say nothing. By the wall clock a node whose clock is wrong could not start, nor link with those who would
-/// tell it so (`docs/decisions/0039`), and
-/// with no link it would believe its clock.
+/// matter of the authority, of names and of membership (`docs/decisions/0014`), of which dates say nothing. By the wall clock a node whose clock is
+/// wrong could not start, nor link with those who would tell it so (`docs/decisions/0039`), and with no link it would believe its clock.
 const JUDGED_AT: UnixTime = UnixTime::since_unix_epoch(Duration::from_secs(1_735_689_600));
 
 /// Says [`JUDGED_AT`].

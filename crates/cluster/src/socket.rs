@@ -6,8 +6,7 @@ use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
 /// A stream between nodes on which nothing comes for so long is probed: a firewall between the nodes keeps it, and who is gone without a word is
-/// noticed. A session in
-/// IDLE says nothing for minutes.
+/// noticed. A session in IDLE says nothing for minutes.
 pub(crate) const PROBED_AFTER: Duration = Duration::from_secs(60);
 /// Between two probes.
 const PROBED_EVERY: Duration = Duration::from_secs(15);

@@ -1,6 +1,5 @@
 //! Breaks rules on purpose, one after the other, and tells which are noticed. Part of each crate's tests `mutants`, and of oracle and explorer; it is
-//! no part of
-//! the library, which is pure.
+//! no part of the library, which is pure.
 //!
 //! Each rule is broken in a process of its own, as many at a time as there are cores. [`NAMES`] and [`SHARE`] choose among the rules.
 

@@ -105,8 +105,7 @@ fn with_accounts() -> Node {
 }
 
 /// Aliases that an administrator adds and removes, three bytes each: whatever was agreed to leads to accounts, and nowhere in a circle or too far.
-/// Until one is removed: what
-/// led by it may then lead by a longer way.
+/// Until one is removed: what led by it may then lead by a longer way.
 pub fn aliases(data: &[u8]) {
     let mut node = with_accounts();
     let mut removed = false;

@@ -71,8 +71,7 @@ fn parse(
 }
 
 /// Senders look domains up, and most name them, as they are in DNS (RFC 5890, 2.3.2.1): under another spelling an address is another one, which they
-/// never mean.
-/// What was added before this was refused stays.
+/// never mean. What was added before this was refused stays.
 fn in_dns(address: Address) -> Result<Address, Refusal> {
     if address.domain().as_str().is_ascii() {
         Ok(address)

@@ -118,8 +118,7 @@ impl Replica {
     }
 
     /// These were claimed in an epoch: of the last one that is over it is kept. By its claims a delivery is known that was collected, and comes again
-    /// with an older copy
-    /// of a disk.
+    /// with an older copy of a disk.
     pub(crate) fn note_claimed(&mut self, epoch: u32, counters: BTreeMap<u8, u32>) {
         if epoch >= self.epoch {
             return;
@@ -138,8 +137,7 @@ impl Replica {
     }
 
     /// Another node claims in an epoch of which nothing is known here: the operation by which it rose was passed over, when the account was done away
-    /// with here. Nothing would ever be
-    /// shown of what it claims. To be followed by [`Replica::apply`].
+    /// with here. Nothing would ever be shown of what it claims. To be followed by [`Replica::apply`].
     pub fn follow_epoch(&mut self, epoch: u32) {
         if epoch > self.epoch {
             self.raise_epoch(epoch);

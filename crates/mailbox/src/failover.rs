@@ -96,11 +96,10 @@ impl Replica {
             .unwrap_or(self.floor)
     }
 
-    /// The greatest UID among the numbers that a client names (a UID, or one more: a UIDNEXT) which another node may have told it. Of a slot of `others` it may
-    /// be any that is plausible; of another one it must be known here. `None`: it says that it comes from another node, which may know of slots of
-    /// which nothing is
-    /// known here, and any that is plausible is believed. `told`: the UIDNEXT that was told here before it came, below which all may be
-    /// from here; `None`: it is known to come from elsewhere.
+    /// The greatest UID among the numbers that a client names (a UID, or one more: a UIDNEXT) which another node may have told it. Of a slot of
+    /// `others` it may be any that is plausible; of another one it must be known here. `None`: it says that it comes from another node, which may
+    /// know of slots of which nothing is known here, and any that is plausible is believed. `told`: the UIDNEXT that was told here before it came,
+    /// below which all may be from here; `None`: it is known to come from elsewhere.
     pub fn elsewhere(
         &self,
         at: &At,

@@ -275,8 +275,7 @@ impl Replica {
     }
 
     /// STORE of what rows of an earlier version say of keywords, as it is shown: each replica had kept the spelling that it heard first. Once every
-    /// one that shows
-    /// something has said it anew, all show the same. A part of it: apply, and plan again, until it is empty.
+    /// one that shows something has said it anew, all show the same. A part of it: apply, and plan again, until it is empty.
     pub fn plan_spellings(&self) -> Plan<()> {
         let shown = |index: &&u32| {
             let record = &self.records[**index];

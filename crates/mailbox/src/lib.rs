@@ -15,8 +15,7 @@
 //!
 //! Reading order: `ids`, `name`, `flags`, `keywords`, `op`; `slab`, `record`, `replica`, `apply`, `view` (what is shown or late), `announced`.
 //! Planning: `plan/mod` (claims), `plan/messages`, `plan/mailboxes`, `plan/reassign`, `plan/size`. Other copies: `rollback`, `failover`,
-//! `missing_blobs`, `merge`.
-//! Reading: `uid_list`, `read`, `listing`, `by_uid`, `changes_since`, `recent`. Storing: `rows`, `load`.
+//! `missing_blobs`, `merge`. Reading: `uid_list`, `read`, `listing`, `by_uid`, `changes_since`, `recent`. Storing: `rows`, `load`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -13,8 +13,7 @@ use crate::{
 };
 
 /// What a replica has applied. A delivery has no dot of its own that would say so: who has applied it and keeps no record has removed and collected
-/// it, and who keeps one all the same has
-/// an older copy of a disk, or the state of who has.
+/// it, and who keeps one all the same has an older copy of a disk, or the state of who has.
 struct Knew {
     /// All that the other one has.
     all: bool,

@@ -86,8 +86,7 @@ impl Replica {
     }
 
     /// What waited for bodies, and for none that is awaited yet, is looked at in the step that begins. However a wait has ended: the body is here, or
-    /// nobody has it, or its time is over, or
-    /// its message was removed or claimed anew.
+    /// nobody has it, or its time is over, or its message was removed or claimed anew.
     pub(crate) fn look_at_what_waited(&mut self, peers: &Peers) {
         if !self.awaited.is_empty() {
             let touched = self.touched.iter().copied();

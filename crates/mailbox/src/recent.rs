@@ -26,8 +26,7 @@ impl Replica {
     }
 
     /// Messages that clients of another node put into the mailbox of this use, or the one of this name where none has that use, by operations about
-    /// to be applied; with their
-    /// content rows.
+    /// to be applied; with their content rows.
     pub fn put_into(
         &self,
         step: &Step<'_>,

@@ -17,10 +17,9 @@ use crate::rollback::Lineage;
 use crate::slab::Slab;
 use crate::{AccountId, BlobName, Flag, Flags, MailboxId, MailboxName, MessageId, RowKey, Usage};
 
-/// So long a claim waits for peers at most, however often its message was claimed before: the shortest first wait (100 ms, `replication::readers`), doubled
-/// once for each superseded claim that is kept, so that it is reached on every link. Longer than any way there and back that is not a fault, shorter
-/// than clients wait
-/// for an answer.
+/// So long a claim waits for peers at most, however often its message was claimed before: the shortest first wait (100 ms, `replication::readers`),
+/// doubled once for each superseded claim that is kept, so that it is reached on every link. Longer than any way there and back that is not a fault,
+/// shorter than clients wait for an answer.
 pub const TIMEOUT_MICROS_MAX: u64 = 25_600_000;
 
 /// Another replica that is live and has readers on the account (docs/design.md#rule-5).

@@ -495,8 +495,7 @@ impl Replica {
     }
 
     /// Content rows among those that changed since the last call that name another blob now, with the one that they named: its hold goes in the same
-    /// write. To be taken with
-    /// [`Self::take_dirty_state`].
+    /// write. To be taken with [`Self::take_dirty_state`].
     pub fn take_replaced(&mut self) -> Vec<(MessageId, BlobName)> {
         std::mem::take(&mut self.replaced)
     }
@@ -536,9 +535,8 @@ impl Replica {
     }
 
     /// Of the rows that changed since the last call those of messages of which nothing has changed but what is shown. They may be written after the
-    /// others, in as
-    /// many writes as they need: a crash in between leaves messages that are shown as before, or not, and both is mended by the load. Nothing may be
-    /// told or announced of them before they are written. To be taken after [`Self::take_dirty_state`].
+    /// others, in as many writes as they need: a crash in between leaves messages that are shown as before, or not, and both is mended by the load.
+    /// Nothing may be told or announced of them before they are written. To be taken after [`Self::take_dirty_state`].
     pub fn take_dirty_visible(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
         let mut rows = Vec::new();
         for index in std::mem::take(&mut self.dirty_visible) {

@@ -120,8 +120,8 @@ impl Replica {
     }
 
     /// A message, and with it its copies, has other bytes, or another date, than those that were here. What was told of it by its UID holds no more,
-    /// so that it is given a new
-    /// one ([`Replica::settle`]): "the internal date, RFC822.SIZE, envelope, body structure, and message texts [...] MUST never change" (RFC 9051, 2.3.1.1).
+    /// so that it is given a new one ([`Replica::settle`]): "the internal date, RFC822.SIZE, envelope, body structure, and message texts [...] MUST
+    /// never change" (RFC 9051, 2.3.1.1).
     pub(crate) fn change_message(&mut self, origin: MessageId, message: &Message) {
         let own = self.by_id.get(&origin).copied();
         let mut copies: Vec<u32> = Vec::new();

@@ -5,13 +5,12 @@
 //! string is a substring of the associated text. The matching SHOULD be case insensitive for characters within the ASCII
 //! range."
 //!
-//! What is searched: under TEXT the header of the message, the MIME headers of parts and the headers of embedded messages, but not under
-//! BODY ("Unlike TEXT, this doesn't match any header fields"); under both the bodies of text parts and of message parts that are not looked
-//! into (delivery reports and the like). A match lies within one header field (name, colon and decoded value) or within one body. Bodies are decoded from their
-//! transfer encoding and charset ("Server implementations MAY exclude [MIME-IMB] body parts with terminal content media types
-//! other than TEXT and MESSAGE from consideration in SEARCH matching"); HTML is searched as it is written. Preambles, epilogues, delimiter lines and
-//! other parts
-//! are not searched; images and their kin are not even read.
+//! What is searched: under TEXT the header of the message, the MIME headers of parts and the headers of embedded messages, but not under BODY
+//! ("Unlike TEXT, this doesn't match any header fields"); under both the bodies of text parts and of message parts that are not looked into (delivery
+//! reports and the like). A match lies within one header field (name, colon and decoded value) or within one body. Bodies are decoded from their
+//! transfer encoding and charset ("Server implementations MAY exclude [MIME-IMB] body parts with terminal content media types other than TEXT and
+//! MESSAGE from consideration in SEARCH matching"); HTML is searched as it is written. Preambles, epilogues, delimiter lines and other parts are not
+//! searched; images and their kin are not even read.
 
 mod fields;
 mod keys;

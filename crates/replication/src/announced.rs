@@ -203,8 +203,7 @@ impl Announced {
     }
 
     /// A member has come back to the partition so often. In its new life it has shown nothing yet: what it showed before it dropped all it may lack
-    /// now, a body above all, and its clients with it. What it
-    /// says when it has shown all again is true of those of its former lives, too.
+    /// now, a body above all, and its clients with it. What it says when it has shown all again is true of those of its former lives, too.
     pub fn set_generation(&mut self, id: Incarnation, generation: u32) {
         if generation == 0 {
             return;

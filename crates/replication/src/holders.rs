@@ -1,10 +1,9 @@
 //! Which partitions a member holds: a state beside the roster, in which each node speaks of itself only.
 //!
 //! Who is in nobody's words holds everything, as members did before there was placement. A node leaves a partition in two steps: it *leaves*, which
-//! is to say that it
-//! writes no more there and takes nothing, and when all that it has is with those who stay it is *away*, drops what it had, and says where its log
-//! ends. When it comes back that is
-//! another *life*: what it said of itself in the one before counts for nothing (`docs/decisions/0040`).
+//! is to say that it writes no more there and takes nothing, and when all that it has is with those who stay it is *away*, drops what it had, and
+//! says where its log ends. When it comes back that is another *life*: what it said of itself in the one before counts for nothing
+//! (`docs/decisions/0040`).
 //!
 //! Invariants:
 //! - Only a node itself changes what is said of it, each time with a greater version, and has that on disk before it says it.

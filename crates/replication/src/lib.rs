@@ -12,8 +12,8 @@
 //! - Nothing a peer does decides how much memory is used: windows and `budget` do.
 //!
 //! Reading order: `wire`, `link`; `partition/api`, `partition/mod`, `receive`, `apply`, `ship`, `stability`, then `snapshot`, `snapshot_send`,
-//! `snapshot_receive`, `syncing`, `release`.
-//! Who: `identity`, `members`, `roster`, `holders`, `placement`. Clients: `waits`, `readers`, `announced`. Then `blobs`, `paths`, `clocks`, `budget`.
+//! `snapshot_receive`, `syncing`, `release`. Who: `identity`, `members`, `roster`, `holders`, `placement`. Clients: `waits`, `readers`, `announced`.
+//! Then `blobs`, `paths`, `clocks`, `budget`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

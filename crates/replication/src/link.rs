@@ -139,8 +139,7 @@ impl Link {
     }
 
     /// How far the peer's wall clock was ahead of our monotonic one at the last round trip, to half of that. Whoever adds how far the monotonic one
-    /// is ahead of our wall
-    /// clock knows how the two wall clocks stand, also when ours was set since ([`crate::clocks::Clocks`]).
+    /// is ahead of our wall clock knows how the two wall clocks stand, also when ours was set since ([`crate::clocks::Clocks`]).
     pub fn ahead_of_mono_micros(&self) -> Option<i64> {
         self.ahead_of_mono_micros
     }

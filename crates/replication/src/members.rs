@@ -49,8 +49,7 @@ pub struct Said {
 }
 
 /// In which partitions something of a removed member's log rests on what is not here; of which log, and up to where that one is here; and whether
-/// this node is syncing in the partition. If it is not it says that
-/// of closed logs only.
+/// this node is syncing in the partition. If it is not it says that of closed logs only.
 pub type Gaps = BTreeSet<(PartitionId, Dot, bool)>;
 
 /// Where the closed logs of some end, by partition; where none is said there is nothing of them.

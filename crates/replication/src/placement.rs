@@ -109,8 +109,8 @@ pub fn serve<'n>(
 }
 
 /// Who is to hold a partition, by name: each node of role `storage`, and of each region the first `workers` of its workers (0: all of them). If these
-/// are fewer than
-/// `least`, those workers besides that come first among all that are left. `nodes` need no order; whether they hold it now does not matter.
+/// are fewer than `least`, those workers besides that come first among all that are left. `nodes` need no order; whether they hold it now does not
+/// matter.
 #[must_use]
 pub fn holders(
     partition: PartitionId,

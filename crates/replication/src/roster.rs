@@ -395,8 +395,7 @@ impl Roster {
     }
 
     /// Another member with the slot of this one whose logs are open, too. It comes from a sponsor that went on from an older disk without being
-    /// noticed: the two must
-    /// not write to the same accounts.
+    /// noticed: the two must not write to the same accounts.
     pub fn clash(&self, id: Incarnation) -> Option<Incarnation> {
         let slots = self.slots();
         let slot = slots.get(&id)?;

@@ -1,9 +1,8 @@
 //! The owner of the directory partition: who has an account, who receives mail for an address, who may log in.
 //!
-//! The state is whole in memory. A change is planned against it, sealed, committed and applied; its answer waits until it is on
-//! disk, and so do the answers of later questions, since they may have seen it. Every node has the whole directory, and each may change it: what
-//! others changed comes
-//! in as batches ([`remote_batches`]), or as a state where logs were cut ([`snapshot`]).
+//! The state is whole in memory. A change is planned against it, sealed, committed and applied; its answer waits until it is on disk, and so do the
+//! answers of later questions, since they may have seen it. Every node has the whole directory, and each may change it: what others changed comes in
+//! as batches ([`remote_batches`]), or as a state where logs were cut ([`snapshot`]).
 //!
 //! size: one machine, whose inputs all meet its one state.
 
@@ -788,8 +787,7 @@ impl Running {
     }
 
     /// What the account's own state is opened with, if it is there. Every node opens it alike, whatever else it knows: what has to be above an
-    /// account that held
-    /// the address before is told by [`Output::LeastUidValidity`].
+    /// account that held the address before is told by [`Output::LeastUidValidity`].
     fn account_status(&self, account: AccountId) -> AccountStatus {
         match self.directory.account(&account.0) {
             Some(entry) => AccountStatus::Living(AccountOrigin {

@@ -10,10 +10,10 @@
 //! - A batch of another node, the rows that it changes and the position are one commit.
 //! - No machine reads a clock or does I/O; what takes long (rows into an account, argon2) is given out and comes back as an input.
 //!
-//! Reading order: `api`, `machine`, `log`, `gate`, `turns`; `peers/mod`, `peers/shipping` (batches of others), `stamps`.
-//! Owner: `owner/mod`, `loading`, `calls`, `looking`, `writing`, `remote_batches`, `reading`, `confirming`, `failover`, `syncing`, `joining`, `leaving`.
-//! Directory: `directory`, `auth`, `directory/decoys`, `scram`.
-//! Queue: `queue`, `queue/accepting`, `remote_batches`, `holders`, `forwarding`, `takeover`. Offline: `verify`.
+//! Reading order: `api`, `machine`, `log`, `gate`, `turns`; `peers/mod`, `peers/shipping` (batches of others), `stamps`. Owner: `owner/mod`,
+//! `loading`, `calls`, `looking`, `writing`, `remote_batches`, `reading`, `confirming`, `failover`, `syncing`, `joining`, `leaving`. Directory:
+//! `directory`, `auth`, `directory/decoys`, `scram`. Queue: `queue`, `queue/accepting`, `remote_batches`, `holders`, `forwarding`, `takeover`.
+//! Offline: `verify`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -37,8 +37,7 @@ pub const AWAY_KEY: &[u8] = b"\0away";
 
 /// Whether these are the rows of another incarnation that had dropped the partition, came back to it, and does not apply all that it once wrote. No
 /// log has these operations, they come with a state, and a state is given for them to who wrote them. Without having dropped it, it has only not yet
-/// applied what came to it
-/// again: that waits for its time, or for other operations.
+/// applied what came to it again: that waits for its time, or for other operations.
 pub(crate) fn lacks_own_of_before(
     origin: Incarnation,
     rows: &[(Vec<u8>, Bytes)],

@@ -294,8 +294,7 @@ pub enum Note {
     /// An account got a new UIDVALIDITY, because the UIDs it gave can no longer be vouched for: its clients load everything again.
     NewUidValidity(AccountId),
     /// A recipient's delivery is durable, on as many nodes as had to have the message, so many microseconds after it was accepted. Not told of
-    /// messages that were accepted before
-    /// the start.
+    /// messages that were accepted before the start.
     DeliveryTook(u64),
     /// Something is odd, and was survived.
     Warning(String),

@@ -1,11 +1,10 @@
 //! The queue: accepted transactions until every recipient's mailbox has them.
 //!
-//! An entry is accepted when its row is on disk, here and, in a cluster, on as many other nodes as the configuration says, its body included; then its
-//! deliveries are forwarded to the owners of the accounts, which add the message under an id derived from entry, account and target. A crash at any
-//! point leads to the deliveries being forwarded out again, here or at another node, and that changes nothing where they were made. When the last one is
-//! durable, here and on as many other nodes as had to have the entry, the row goes, everywhere; when that is durable no delivery can come again, and
-//! the owners are
-//! told that the entry is finished.
+//! An entry is accepted when its row is on disk, here and, in a cluster, on as many other nodes as the configuration says, its body included; then
+//! its deliveries are forwarded to the owners of the accounts, which add the message under an id derived from entry, account and target. A crash at
+//! any point leads to the deliveries being forwarded out again, here or at another node, and that changes nothing where they were made. When the last
+//! one is durable, here and on as many other nodes as had to have the entry, the row goes, everywhere; when that is durable no delivery can come
+//! again, and the owners are told that the entry is finished.
 //!
 //! Alone the queue is rows and nothing else. In a cluster it is a partition, with a log that says which entries were taken, finished and given up
 //! ([`remote_batches`], `docs/decisions/0026`); where logs were cut, its state is given ([`snapshot`], `docs/decisions/0035`).

@@ -1,9 +1,8 @@
 //! By which clock a machine stamps what it writes (docs/decisions/0039).
 //!
-//! Stamps decide which of two concurrent writes wins, and a batch from the future is held back elsewhere: so a node whose clock is wrong takes no writes.
-//! What it has to write by itself (messages claimed again, entries of the queue that are finished) is stamped by the time at which the clock was
-//! right last, gone on with the
-//! monotonic clock; if it never was, behind all that is known here.
+//! Stamps decide which of two concurrent writes wins, and a batch from the future is held back elsewhere: so a node whose clock is wrong takes no
+//! writes. What it has to write by itself (messages claimed again, entries of the queue that are finished) is stamped by the time at which the clock
+//! was right last, gone on with the monotonic clock; if it never was, behind all that is known here.
 //!
 //! The node's driver says whether the clock is right ([`Clock`]), some time after it has become wrong. A jump is noticed here, before anything is stamped.
 

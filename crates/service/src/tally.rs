@@ -1,8 +1,7 @@
 //! How often something happened from each address within a window of time: wrong logins, recipients that nobody knows.
 //!
 //! An address stands for what one customer gets: an IPv4 address, or an IPv6 /64, of which counting single addresses would count nothing. Bounded:
-//! when too many
-//! are remembered the oldest is forgotten.
+//! when too many are remembered the oldest is forgotten.
 
 use std::{
     collections::{BTreeMap, VecDeque},

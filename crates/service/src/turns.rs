@@ -1,6 +1,5 @@
 //! A queue in which those who wait for one key, such as the logins from one address, are served in turns with those who wait for others: who has much
-//! waiting makes
-//! nobody else wait longer than a round.
+//! waiting makes nobody else wait longer than a round.
 
 use std::collections::BTreeMap;
 

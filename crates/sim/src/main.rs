@@ -1,6 +1,6 @@
 //! Runs seeds, each a cluster: `whimbrel-sim --seeds N [--first S]`, or one with its history: `--seed S`. Worlds of one node have seeds of their own:
-//! `--node-seeds N`,
-//! `--node-seed S`. `--claims` prints how often UIDs are claimed again when regions write to one account (the table in `docs/replication.md`).
+//! `--node-seeds N`, `--node-seed S`. `--claims` prints how often UIDs are claimed again when regions write to one account (the table in
+//! `docs/replication.md`).
 //!
 //! Seeds are shared among all cores. What each does and counts is drawn from it alone, so the sums are the same on every machine.
 

@@ -1,11 +1,9 @@
 //! Breaks one rule after the other on purpose and sees whether the simulated clusters object, and by which checker.
 //!
 //! `cargo xtask mutants whimbrel-sim [NAME...]`: each must be found by one of the checkers that are named beside it, within [`SEEDS_MAX`] seeds
-//! (`WHIMBREL_SEEDS`: another number).
-//! A seed is regions that write to one account (some of the first), a cluster that loses a disk, and the cluster that lives on. Where a rule was
-//! found last is tried first, and what
-//! it takes is told; if it is not found there any more, all seeds are tried in their order. `WHIMBREL_SEARCH=1` tries them all in any case: so the
-//! places are found.
+//! (`WHIMBREL_SEEDS`: another number). A seed is regions that write to one account (some of the first), a cluster that loses a disk, and the cluster
+//! that lives on. Where a rule was found last is tried first, and what it takes is told; if it is not found there any more, all seeds are tried in
+//! their order. `WHIMBREL_SEARCH=1` tries them all in any case: so the places are found.
 
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;

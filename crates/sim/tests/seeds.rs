@@ -78,8 +78,7 @@ fn who_was_at_a_node_that_is_gone_overlooks_nothing() {
 }
 
 /// A message was removed where a client looked next; then the client went to a node that had not heard of that, and was shown it there below what it
-/// knew. So it was
-/// in these before nodes that came for a lost disk turned clients away; their histories are others since.
+/// knew. So it was in these before nodes that came for a lost disk turned clients away; their histories are others since.
 #[test]
 fn what_was_gone_is_not_overlooked() {
     for seed in [312, 389, 446] {
@@ -130,24 +129,21 @@ fn a_refused_commit_leaves_nothing_to_do_for_ever() {
 }
 
 /// The name of an import's upload was in use, by the body of the same import at another node, which came: it had another name then, under which
-/// nobody asked for it
-/// when all disks were lost but one.
+/// nobody asked for it when all disks were lost but one.
 #[test]
 fn an_import_has_one_body_whoever_brings_it() {
     holds(20095);
 }
 
 /// A node of which two disks were lost around it had claimed all again; a client with QRESYNC that named what it knew by these claims went to one
-/// that had not heard of them,
-/// and was not told of what lies there under the old ones.
+/// that had not heard of them, and was not told of what lies there under the old ones.
 #[test]
 fn what_was_claimed_again_elsewhere_is_told() {
     holds(26815);
 }
 
 /// A second state was joined to an account while a message in it waited, and the message's body was missing then, for another account's sake alone:
-/// when it came nobody
-/// told the account.
+/// when it came nobody told the account.
 #[test]
 fn a_body_that_came_is_told_to_accounts_that_were_joined() {
     holds(40016);
@@ -166,8 +162,7 @@ fn a_claim_that_was_refused_is_not_reported_as_shown() {
 }
 
 /// An older disk was put back, and what its node had written since came to it again from another, stamped ahead: at the next start all that was there
-/// was dropped, the lead over the UIDs of the lost time
-/// with it.
+/// was dropped, the lead over the UIDs of the lost time with it.
 #[test]
 fn what_waits_to_be_applied_on_an_older_disk_drops_nothing() {
     holds(72083);
@@ -181,8 +176,7 @@ fn a_new_life_is_not_taken_to_have_shown_what_the_last_one_had() {
 }
 
 /// An account was done away with, opened again by what one node had written, and named by another one in an epoch of which nothing was known any
-/// more: what was late could not be
-/// claimed, and the node stopped.
+/// more: what was late could not be claimed, and the node stopped.
 #[test]
 fn an_account_that_is_opened_again_follows_others_into_their_epoch() {
     holds(99783);
@@ -196,8 +190,7 @@ fn what_was_refused_on_disks_that_are_lost_is_told_to_who_comes_from_there() {
 }
 
 /// Mail was handed on; three nodes had the delivery, where two had to, and all three were removed. Who had accepted it stayed, had let go of it, and
-/// nothing of it was to be held against him. In the
-/// second history his disk hangs meanwhile, and the entry is on it still.
+/// nothing of it was to be held against him. In the second history his disk hangs meanwhile, and the entry is on it still.
 #[test]
 pub(crate) fn mail_that_was_handed_on_may_be_gone_with_all_who_had_it() {
     holds(113554);
@@ -212,8 +205,7 @@ fn what_was_replaced_before_a_client_looked_is_nothing_new() {
 }
 
 /// A node had not shown a message when a client was there, and heard of it together with the claim of a third one; what it said to have shown counted
-/// where that claim was not known, and the client
-/// overlooked the message there, under its old UID.
+/// where that claim was not known, and the client overlooked the message there, under its old UID.
 #[test]
 fn what_was_shown_counts_when_all_that_it_rests_on_is_here() {
     holds(130345);
@@ -233,8 +225,7 @@ fn what_is_told_of_a_message_without_its_body_counts_as_told() {
 }
 
 /// A batch was handed on beyond the end of its log, which was closed behind it: it is never acknowledged, and what was sent behind it kept its room
-/// until the peer had been silent for long. A message was
-/// claimed again in a whole network for that.
+/// until the peer had been silent for long. A message was claimed again in a whole network for that.
 #[test]
 fn what_is_on_its_way_beyond_the_end_of_a_log_keeps_no_room() {
     holds(145237);

@@ -163,8 +163,8 @@ pub struct EmbeddedWriter {
 }
 
 /// What is left of an upload when nobody goes on with it. Its writer holds this, and so does each call of the writer that is under way on a blocking
-/// thread: what such
-/// a one writes when the writer is gone must not come behind its own removal, nor into another upload of its name. So the last one removes it.
+/// thread: what such a one writes when the writer is gone must not come behind its own removal, nor into another upload of its name. So the last one
+/// removes it.
 struct Left {
     core: Arc<Core>,
     upload: UploadId,

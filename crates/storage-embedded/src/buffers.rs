@@ -1,10 +1,9 @@
 //! Write buffers: what was written and is not yet in files of the tree is bounded.
 //!
-//! The tree begins a new buffer on its own threads, and lets the old one grow for as long as they are busy: 20 uploads at once made one of
-//! 174 MiB where 8 were meant. So a thread of our own begins the next one as soon as one is full, and whoever comes to write waits while too many full ones are
-//! not in files. It is a thread because the tree removes journals along the way, a tenth of a second each on some file systems, and no write is to
-//! wait for that.
-//! Nothing that empties buffers needs what a waiting write holds.
+//! The tree begins a new buffer on its own threads, and lets the old one grow for as long as they are busy: 20 uploads at once made one of 174 MiB
+//! where 8 were meant. So a thread of our own begins the next one as soon as one is full, and whoever comes to write waits while too many full ones
+//! are not in files. It is a thread because the tree removes journals along the way, a tenth of a second each on some file systems, and no write is
+//! to wait for that. Nothing that empties buffers needs what a waiting write holds.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -133,8 +132,7 @@ impl Buffers {
 
 impl Buffers {
     /// Ends its thread: the tree can be opened again only when nobody holds it any more. `false`: it does not end. Where the tree's own threads have
-    /// given up it
-    /// may wait for them without end, and whoever waited for it would keep everybody from the tree.
+    /// given up it may wait for them without end, and whoever waited for it would keep everybody from the tree.
     pub(crate) fn end(&mut self) -> bool {
         let Some((sender, thread)) = self.turner.take() else {
             return true;

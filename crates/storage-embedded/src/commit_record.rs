@@ -335,8 +335,7 @@ impl Sealer {
     }
 
     /// What is there between two writes. The tree's own snapshots may show half of one: its threads, when they move a buffer into a file, take
-    /// numbers as writes do
-    /// and have all below them seen, be they applied or not.
+    /// numbers as writes do and have all below them seen, be they applied or not.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let _between = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         self.db.snapshot()

@@ -36,14 +36,12 @@ pub struct Config {
     /// Reads that may occupy a blocking thread at once; further ones wait.
     pub readers_max: usize,
     /// While a snapshot is there the tree keeps in memory what was written since it was taken, also what is in files already. Where that is more for
-    /// one of them no
-    /// other is taken, so that memory is given back when those that are there have gone. It is no bound for one that stays: who gives a state to a peer
-    /// holds what is written meanwhile.
+    /// one of them no other is taken, so that memory is given back when those that are there have gone. It is no bound for one that stays: who gives
+    /// a state to a peer holds what is written meanwhile.
     pub snapshot_bytes_max: u64,
     /// Threads that flush and compact. One of them only flushes, and where there are two it asks again and again, without a pause, whether the other
-    /// one has done
-    /// what it compacts (fjall 3.1, `worker_tick`): a tenth of all CPU while bodies came
-    /// after a cut. With a third one nothing is left to be asked for.
+    /// one has done what it compacts (fjall 3.1, `worker_tick`): a tenth of all CPU while bodies came after a cut. With a third one nothing is left
+    /// to be asked for.
     pub background_threads: usize,
     /// Files of the tree that stay open, at least [`FILES_OPEN_MIN`]: each takes a descriptor. One that is not among them is opened for each
     /// read.

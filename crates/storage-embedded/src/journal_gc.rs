@@ -2,8 +2,7 @@
 //!
 //! The tree removes a journal under a lock that whoever begins a write buffer needs. To free its blocks takes the system up to a tenth of a second
 //! (seen on ext4 with `discard`). It does that when the last descriptor is closed: so the one by which a journal was synced stays open until the tree
-//! has removed it,
-//! and is closed by a thread.
+//! has removed it, and is closed by a thread.
 
 use std::fs::File;
 use std::io;

@@ -25,8 +25,8 @@ pub(crate) const SEAL_KEY: &[u8] = b"\0seal";
 /// Before all other keys of each tree.
 ///
 /// Whether a tree's files hold what came before a journal is told by the greatest sequence number in them ([`crate::verify::front`]; the tree itself
-/// lets a journal go by
-/// it). Merging into the last level drops what says that a row was removed, and with it the number of a write that only removed. What was put last stays: this.
+/// lets a journal go by it). Merging into the last level drops what says that a row was removed, and with it the number of a write that only removed.
+/// What was put last stays: this.
 pub(crate) const MARK_KEY: &[u8] = b"\0";
 
 const HEAD: u8 = b'h';

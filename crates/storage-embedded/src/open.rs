@@ -155,11 +155,9 @@ fn sync_directory(path: &Path) -> Result<(), OpenError> {
 }
 
 /// Full write buffers that are merged at once, as files, and with all that lies in the first level, which is about so many times [`FILE_BYTES`]. With
-/// the tree's
-/// own figures (4, 64 MiB) each 16 MiB that were written were merged with up to 256 MiB: of two nodes' CPU after ten minutes' cut that was 64 s of
-/// 166 s, and is
-/// 31 s of 150 s with these. Larger buffers would do the same and take memory; whoever looks for rows looks into more files. A store keeps the
-/// figures with which it was made.
+/// the tree's own figures (4, 64 MiB) each 16 MiB that were written were merged with up to 256 MiB: of two nodes' CPU after ten minutes' cut that was
+/// 64 s of 166 s, and is 31 s of 150 s with these. Larger buffers would do the same and take memory; whoever looks for rows looks into more files. A
+/// store keeps the figures with which it was made.
 const RUNS_MERGED: u8 = 12;
 const FILE_BYTES: u64 = 16 << 20;
 

@@ -1,6 +1,5 @@
 //! Reads, on a bounded number of blocking threads, each as the tree shows it at one moment: of a commit that is just being made that may be half, but
-//! not of what
-//! was fixed by [`LogStore::snapshot`].
+//! not of what was fixed by [`LogStore::snapshot`].
 
 use std::cell::Cell;
 use std::future::Future;

@@ -1,9 +1,8 @@
 //! Snapshots that outlive one read.
 //!
 //! The tree keeps what a snapshot shows and has been overwritten since, and in memory what was written since, so they are few, none is taken while
-//! another one holds
-//! much ([`Config::snapshot_bytes_max`](crate::Config::snapshot_bytes_max)), and one that nobody reads goes when its place is wanted: whoever
-//! took it may have forgotten it. All go when the tree is opened anew.
+//! another one holds much ([`Config::snapshot_bytes_max`](crate::Config::snapshot_bytes_max)), and one that nobody reads goes when its place is
+//! wanted: whoever took it may have forgotten it. All go when the tree is opened anew.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;

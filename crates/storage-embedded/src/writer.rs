@@ -560,8 +560,7 @@ impl Writer {
         });
         let removed = unnamed.into_iter().try_for_each(|upload| {
             // It may come again: named and let go of in one group it was named at no time. Forgotten before it goes: until then its rows refuse
-            // another of its name,
-            // and one that begins behind that is remembered.
+            // another of its name, and one that begins behind that is remembered.
             self.core.uploads.forget(upload);
             blob_gc::remove(sealer, upload)
         });

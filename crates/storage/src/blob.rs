@@ -155,8 +155,7 @@ pub trait BlobWriter: Send {
     fn write(&mut self, bytes: Bytes) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Ends the upload and gives its name. See the module for when it is durable. An engine may refuse it, as when it is full, if all that named the
-    /// upload let go
-    /// of it meanwhile: then nothing of it is left.
+    /// upload let go of it meanwhile: then nothing of it is left.
     fn finish(self) -> impl Future<Output = Result<BlobInfo, StoreError>> + Send;
 
     /// Gives the upload up and removes what was written.

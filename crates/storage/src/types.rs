@@ -216,10 +216,9 @@ pub struct Commit {
     /// Whether nobody waits for it: an engine may hold it back for a moment, to sync it together with one that somebody waits for. Its
     /// place in the order stays the same, and what comes after it waits for it in any case.
     pub lazy: bool,
-    /// Whether the bodies that it names may still come, since other nodes have them. Without this a body that is neither finished nor named by anything is
-    /// refused as [`Full`](crate::StoreError::Full): it went when an engine was opened anew, or all that named it let go of it a moment ago, and it
-    /// would be a message
-    /// without its text.
+    /// Whether the bodies that it names may still come, since other nodes have them. Without this a body that is neither finished nor named by
+    /// anything is refused as [`Full`](crate::StoreError::Full): it went when an engine was opened anew, or all that named it let go of it a moment
+    /// ago, and it would be a message without its text.
     pub bodies_come: bool,
     /// Logs that begin behind a number from now on.
     pub jumps: Vec<Jump>,

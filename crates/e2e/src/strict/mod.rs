@@ -1,8 +1,8 @@
 //! What a client that keeps everything relies on, held against all that any session of a cluster is told.
 //!
 //! Nobody asks for it: whoever connects to a port that was given to [`watch`] (each server of a test gives its own) by an [`Imap`](crate::imap::Imap)
-//! has a [`Session`] in it, which hears what goes
-//! to and fro and, behind each SELECT, lists the mailbox as a client with CONDSTORE does. What clients know they know together, whichever node they are at:
+//! has a [`Session`] in it, which hears what goes to and fro and, behind each SELECT, lists the mailbox as a client with CONDSTORE does. What clients
+//! know they know together, whichever node they are at:
 //!
 //! - **UIDVALIDITY** of a mailbox does not change, at no node.
 //! - **U1** a UID never denotes two messages, at no node: EMAILID, name and size stay (RFC 9051, 2.3.1.1; RFC 8474, 5.1).

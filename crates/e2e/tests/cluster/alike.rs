@@ -11,10 +11,9 @@ use whimbrel_e2e::device::Device;
 use super::*;
 
 /// From the moment in which nothing is in the way any more until all nodes show the same. On a quiet machine it takes seconds: whoever was not
-/// reached is dialed
-/// every two seconds (`DIAL_AFTER` in `cluster`), what was missed is sent at once, and a claim waits up to two seconds for the readers of other
-/// nodes. A machine
-/// with ten times its load has to come below this, so it is no measurement: that a cluster converges at all, and by itself, is what it holds.
+/// reached is dialed every two seconds (`DIAL_AFTER` in `cluster`), what was missed is sent at once, and a claim waits up to two seconds for the
+/// readers of other nodes. A machine with ten times its load has to come below this, so it is no measurement: that a cluster converges at all, and by
+/// itself, is what it holds.
 pub(crate) const CONVERGENCE_MAX: Duration = Duration::from_secs(60);
 
 /// How long members' reports are worth waiting for: ten times what they take.

@@ -1,6 +1,5 @@
 //! A node that is not who it says: a copy of a member that is started while the member lives, a machine that was copied, a certificate under another
-//! name, one of another authority. Each is
-//! refused with its reason, and the others go on as if it had not come.
+//! name, one of another authority. Each is refused with its reason, and the others go on as if it had not come.
 
 use std::{io::Read as _, net::TcpStream};
 

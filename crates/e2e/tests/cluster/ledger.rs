@@ -1,8 +1,7 @@
 //! What was done to each message, what of it was acknowledged, and where: the judge of what is there in the end.
 //!
 //! A message has one writer, who does one thing after the other to it and stops when an answer stays away. So what is there must be what it was after
-//! one of its
-//! steps: not before the last one that cannot be lost, and not behind the last one that was sent.
+//! one of its steps: not before the last one that cannot be lost, and not behind the last one that was sent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -115,8 +114,7 @@ impl Ledger {
     }
 
     /// The disk of a node is lost, and with it what IMAP acknowledged there, which promises that disk alone (`imap.other_nodes`), but for what others
-    /// have. LMTP
-    /// acknowledges when another node has it. How many steps may be lost.
+    /// have. LMTP acknowledges when another node has it. How many steps may be lost.
     pub(crate) fn lost(&self, node: usize, others_have: &BTreeMap<String, usize>) -> usize {
         self.change(|entries| {
             let mut lost = 0;

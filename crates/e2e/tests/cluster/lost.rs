@@ -1,6 +1,6 @@
 //! The disk of a node is lost, and a new node comes under its name, as the operator's guide has it ("Replace a dead node"). Clients of the dead one
-//! notice nothing: they
-//! come to the same address with what they keep, and nothing of it is void. They come while the new node brings them to others, and when it serves them.
+//! notice nothing: they come to the same address with what they keep, and nothing of it is void. They come while the new node brings them to others,
+//! and when it serves them.
 //!
 //! Two kinds of client: [`Device`] keeps all that it may and believes all that it is told, and mbsync, whose files show what it has loaded.
 

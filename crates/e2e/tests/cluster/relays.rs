@@ -132,8 +132,7 @@ fn a_drained_node_brings_sessions_to_another() {
     eager.wire.half_close();
     assert!(String::from_utf8_lossy(&eager.wire.drain().unwrap()).contains("x4 OK"));
     // One that reads slowly does so, too, though the other node has ended the session and left unread what follows: that took from it what was
-    // written and not sent.
-    // How much lies on the way depends on the system: the end is to lie at the node that has ended.
+    // written and not sent. How much lies on the way depends on the system: the end is to lie at the node that has ended.
     for count in 1..=4 {
         let mut slow = scene.nodes[1].server.anne();
         let _ = slow.command("SELECT INBOX").unwrap().ok("SELECT");

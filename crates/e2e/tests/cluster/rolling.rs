@@ -1,8 +1,8 @@
 //! An upgrade, node by node, and back: nodes of two versions serve together, clients go on.
 //!
 //! The older version is the program that `WHIMBREL_OLDER` names, built from an earlier commit by `cargo xtask test --long` (`xtask/src/older.rs`). It
-//! has to be there then, and another one.
-//! Without the variable each node is restarted with the same program, which shows that a restart loses nothing, and of versions nothing.
+//! has to be there then, and another one. Without the variable each node is restarted with the same program, which shows that a restart loses
+//! nothing, and of versions nothing.
 
 use std::{
     io::Write as _,

@@ -105,8 +105,7 @@ fn who_joins_is_given_what_no_log_has() {
 }
 
 /// Two nodes are cut apart, and both go on. One writes more than its logs may have: it keeps them no longer for the other one, whose own changes are
-/// joined with
-/// what it is given then.
+/// joined with what it is given then.
 #[test]
 #[ignore = "long: clusters beyond the promises"]
 fn who_was_away_for_long_is_given_what_the_logs_lost() {

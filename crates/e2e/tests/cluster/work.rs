@@ -1,6 +1,5 @@
 //! Clients write at every node, by IMAP and by LMTP, into one account, while a node is cut off, one is killed, and one loses its disk. What was
-//! acknowledged to them is
-//! in a [`Ledger`], which judges what there is in the end.
+//! acknowledged to them is in a [`Ledger`], which judges what there is in the end.
 
 use std::{
     sync::{

@@ -373,8 +373,7 @@ impl ImapSession {
     }
 
     /// When a client in IDLE is told that the server is there: translators of addresses forget a connection on which nothing goes (RFC 2177 leaves
-    /// that to clients,
-    /// and many do nothing for half an hour).
+    /// that to clients, and many do nothing for half an hour).
     fn still_here_at(&self) -> Option<u64> {
         let phase = &self.running.as_ref()?.phase;
         let Phase::Task(_, Waits::Input(Expect::Done | Expect::StillDone)) = phase else {

@@ -1,9 +1,8 @@
 //! What a session knows of the maildrop: one UID a message, and which of them it has marked as deleted.
 //!
-//! A message number, which is given when the maildrop is opened (RFC 1939, 4), is a place in [`Maildrop::uids`] plus one, and never changes.
-//! There is no lock (a deviation from RFC 1939, 4: on a node that is cut off there is nobody to ask for one): what others do meanwhile is not seen,
-//! except that a message which
-//! they removed can be had no more.
+//! A message number, which is given when the maildrop is opened (RFC 1939, 4), is a place in [`Maildrop::uids`] plus one, and never changes. There is
+//! no lock (a deviation from RFC 1939, 4: on a node that is cut off there is nobody to ask for one): what others do meanwhile is not seen, except
+//! that a message which they removed can be had no more.
 
 use whimbrel_service::api::{
     AccountId, MailboxCall, MailboxName, ROWS_PER_CALL_MAX, Row, Selected, Uids,

@@ -1,10 +1,9 @@
 //! The mailboxes of a From or Sender field, read strictly (RFC 5322, 3.4 and 3.6.2).
 //!
-//! Elsewhere we read addresses generously. Here it is decided whether the sender may use them, and what one reader takes for a name and another
-//! for the address would let one user write as another: `From: anne@example.org <bob@example.org>`. So whatever is not plainly the syntax of the
-//! RFC is refused. Groups, which RFC 6854 allows in From, are, too; and what the RFC allows and readers take in two ways: line ends and other control
-//! characters
-//! within quotes and comments, and comments that may show an address. One pass, no recursion.
+//! Elsewhere we read addresses generously. Here it is decided whether the sender may use them, and what one reader takes for a name and another for
+//! the address would let one user write as another: `From: anne@example.org <bob@example.org>`. So whatever is not plainly the syntax of the RFC is
+//! refused. Groups, which RFC 6854 allows in From, are, too; and what the RFC allows and readers take in two ways: line ends and other control
+//! characters within quotes and comments, and comments that may show an address. One pass, no recursion.
 
 /// Local part without its quotes, and domain.
 pub(super) type Parts = (String, String);
@@ -145,8 +144,7 @@ impl Tokens<'_> {
     }
 
     /// White space and comments; `None` for a comment that does not end, or that readers may take for more than one: with a sign that addresses have,
-    /// encoded (RFC
-    /// 2047) or not, or with a control character.
+    /// encoded (RFC 2047) or not, or with a control character.
     fn skip_space(&mut self) -> Option<()> {
         let mut depth = 0usize;
         loop {

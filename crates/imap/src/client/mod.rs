@@ -2,8 +2,7 @@
 //! ([`Limits::lenient`]).
 //!
 //! It drives the tests, the simulator and the benchmarks, so a malformed answer of our own server is an error here; imports from other servers are
-//! lenient. It holds one
-//! response at a time, whole, and no more of it than [`Limits`] allow.
+//! lenient. It holds one response at a time, whole, and no more of it than [`Limits`] allow.
 //!
 //! Reading order: [`Client`], [`Limits`], `command` (what is sent), [`response`] (what comes back), `parse`, `structure`.
 

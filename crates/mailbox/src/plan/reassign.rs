@@ -165,10 +165,9 @@ impl Replica {
         self.created != 0 && self.claims(at).next > COUNTER_MAX - NAMED_AHEAD_MAX
     }
 
-    /// A new epoch rises, and every claim is made again. The last resort. After applying it,
-    /// [`Self::plan_late`] is due. UIDVALIDITY is at least `least`. As those of new accounts it is one that only this slot gives, of each 64 in a
-    /// row: another node
-    /// may give the account's address to another account in this second.
+    /// A new epoch rises, and every claim is made again. The last resort. After applying it, [`Self::plan_late`] is due. UIDVALIDITY is at least
+    /// `least`. As those of new accounts it is one that only this slot gives, of each 64 in a row: another node may give the account's address to
+    /// another account in this second.
     pub fn plan_epoch(&self, at: &At, least: u32) -> Plan<()> {
         let now = u32::try_from(at.now_micros / 1_000_000).unwrap_or(u32::MAX);
         let least = now.max(self.uidvalidity().saturating_add(1)).max(least);

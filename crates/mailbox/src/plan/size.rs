@@ -57,8 +57,8 @@ impl Replica {
     }
 
     /// Cuts operations of another node where what they change would be too much for one commit: gives the first ones, and the rest. One that names
-    /// many messages is cut between two
-    /// of them, and is then in both parts, with one dot; to apply the parts, one after the other, is to apply it. At least one message is in the first part.
+    /// many messages is cut between two of them, and is then in both parts, with one dot; to apply the parts, one after the other, is to apply it. At
+    /// least one message is in the first part.
     ///
     /// An operation that makes messages is not cut. What it changes is as great where it was made, where it had room.
     pub fn cut(&self, mut ops: Vec<Op>, bytes_max: usize) -> Cut {

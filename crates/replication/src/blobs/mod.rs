@@ -27,8 +27,7 @@ pub struct Config {
     /// Blobs that are known to be wanted. The driver knows more, on its disk.
     pub wanted_max: usize,
     /// Blobs that no peer has, beside those: beyond it the first are asked for again sooner. Two hundred bytes each, as the driver has for each that
-    /// it knows; a
-    /// node that was cut off hears of some for each message that came and went meanwhile.
+    /// it knows; a node that was cut off hears of some for each message that came and went meanwhile.
     pub resting_max: usize,
     /// Blobs fetched at once, from all peers. A small one takes two ways: with 32 at once and 50 ms a way a node got 320 messages a second.
     pub fetches_max: usize,
@@ -45,8 +44,7 @@ pub struct Config {
     /// Of these, read and not sent.
     pub pushing_max: usize,
     /// Bytes of blobs that were given before they were wanted, from all peers, each with the same share; and of those that are wanted and are being
-    /// written. What
-    /// has no place is asked for.
+    /// written. What has no place is asked for.
     pub ahead_bytes_max: u64,
     /// How long such a one is kept.
     pub ahead_micros_max: u64,

@@ -1,8 +1,7 @@
 //! Whether another node lives under this incarnation: asked of a peer at the start, beside what it remembers.
 //!
 //! Who copies a disk below the file system copies all that could tell the copy. Neither of the two disks is older than what was told from it before
-//! one of them is
-//! written to. What tells is a link: this node has none yet, so one that a peer has with its incarnation is another's.
+//! one of them is written to. What tells is a link: this node has none yet, so one that a peer has with its incarnation is another's.
 //!
 //! A link may outlast its node. One whose machine lost its power looks linked until silence ends the link
 //! ([`crate::link::Config::silence_micros_max`]), and for longer at a
@@ -18,8 +17,7 @@ const ANSWERS: u64 = 2;
 const AGAIN_MICROS: u64 = 200_000;
 
 /// The peer is asked for no longer than this after its first word. A link on which nothing is heard is down by then, and on one that holds two
-/// answers have come: each takes less
-/// than silence may, as does what was left of the one before. The second is for the questions themselves.
+/// answers have come: each takes less than silence may, as does what was left of the one before. The second is for the questions themselves.
 fn timeout_micros() -> u64 {
     3 * Config::default().silence_micros_max + 1_000_000
 }

@@ -1,8 +1,7 @@
 //! When a log grew here, and by how many bytes: so that it can be said how much, and how old, what a peer lacks is.
 //!
 //! A bounded number of marks a log: when they are too many two that follow each other become one, which makes what is said coarser, never less. What
-//! was in the log
-//! before this machine was made has no size, and is as old as the machine.
+//! was in the log before this machine was made has no size, and is as old as the machine.
 
 use std::{
     collections::VecDeque,

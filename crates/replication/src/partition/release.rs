@@ -1,10 +1,9 @@
 //! Nodes that leave the partition, drop what they had of it, and come back.
 //!
-//! Who has left is spoken to no more, and its word is not waited for once all of its log is applied here: it had nothing else that others lack, or it would not
-//! have left (`docs/decisions/0040`). When it comes back it has another life. It has nothing then but the number of its last operation, so it takes a
-//! state, in which its own are, and all that it said
-//! before is forgotten. What was said in one life may still be on the way in the next: so it names the lives of both sides, and counts only if they
-//! are those of now.
+//! Who has left is spoken to no more, and its word is not waited for once all of its log is applied here: it had nothing else that others lack, or it
+//! would not have left (`docs/decisions/0040`). When it comes back it has another life. It has nothing then but the number of its last operation, so
+//! it takes a state, in which its own are, and all that it said before is forgotten. What was said in one life may still be on the way in the next:
+//! so it names the lives of both sides, and counts only if they are those of now.
 
 use std::collections::BTreeMap;
 

@@ -1,13 +1,11 @@
-//! A node that is new, or came for one whose disk was lost, is *syncing* in a partition: whoever comes to it from another node may know what it has never
-//! heard of. It is so until it has applied all that a peer which is not syncing had applied when it first said where it stands: from then on it is no
-//! worse a place than that
-//! peer was.
+//! A node that is new, or came for one whose disk was lost, is *syncing* in a partition: whoever comes to it from another node may know what it has
+//! never heard of. It is so until it has applied all that a peer which is not syncing had applied when it first said where it stands: from then on it
+//! is no worse a place than that peer was.
 //!
 //! Two that are syncing must not take each other's word, so a hello says it. But where every other member is syncing, nobody knows more than they do
-//! together: then
-//! what each of them had is enough. So it is when the last of the others was removed, being gone for good, before the newcomer had all: what is left
-//! is served, with a warning.
-//! One that came back does without its own operations of before in such a case: it takes over a state that has nothing but these, as if they had had no effect.
+//! together: then what each of them had is enough. So it is when the last of the others was removed, being gone for good, before the newcomer had
+//! all: what is left is served, with a warning. One that came back does without its own operations of before in such a case: it takes over a state
+//! that has nothing but these, as if they had had no effect.
 
 use whimbrel_crdt::{Incarnation, VersionVector};
 

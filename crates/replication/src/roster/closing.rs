@@ -61,9 +61,8 @@ impl Roster {
             return Ok(false);
         }
         // What was taken and is not on disk came before the removal was known, perhaps: others may never get it. Nothing is said of any of them
-        // meanwhile, nor while something of a
-        // closed log comes: it may have come by another one that was removed since, and whoever hears that no more comes by that one takes what was
-        // said of the first for all there is.
+        // meanwhile, nor while something of a closed log comes: it may have come by another one that was removed since, and whoever hears that no
+        // more comes by that one takes what was said of the first for all there is.
         let mut logs = holdings.values().flat_map(BTreeMap::values);
         let comes = logs.any(|log| log.taken > log.stored);
         if comes && !broken("said-before-stored") {

@@ -1,6 +1,5 @@
 //! Nodes that leave the partition and come back, as a server would: who holds it goes from node to node before any frame, and what is asked on the
-//! way out is asked of
-//! each other node by itself.
+//! way out is asked of each other node by itself.
 
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{

@@ -1,6 +1,5 @@
 //! What is shown of a name that nobody has: salts that differ no more often, and agree no less often, than those of accounts do; iterations and costs
-//! as accounts have,
-//! whatever was configured when their passwords were set.
+//! as accounts have, whatever was configured when their passwords were set.
 
 use whimbrel_directory::{Account, AccountKey, Address, DecoySecret};
 
@@ -51,8 +50,7 @@ impl Running {
     }
 
     /// Of the account that a name of nobody is like: its password was made when others were, with the parameters of then, and so it seems. Which
-    /// account, only who has
-    /// the secret can tell; it is another one for few names when accounts come and go.
+    /// account, only who has the secret can tell; it is another one for few names when accounts come and go.
     fn like<T>(
         &self,
         name: &str,

@@ -1,10 +1,9 @@
 //! What other nodes changed in the directory, and what they are sent of it.
 //!
-//! One partition, whole in memory, so a batch waits for nothing: what the machine wants stored or applied is forwarded to the store at once, each batch as
-//! one commit with the rows that it changed and the position. From that moment on logins and lookups see it: a password that was changed elsewhere, or an
-//! account that was removed, ends with the batch that says so, remembered logins included, since each is held against the directory as it is. Its
-//! sessions end, and
-//! the mail of a removed account goes, when that is durable.
+//! One partition, whole in memory, so a batch waits for nothing: what the machine wants stored or applied is forwarded to the store at once, each
+//! batch as one commit with the rows that it changed and the position. From that moment on logins and lookups see it: a password that was changed
+//! elsewhere, or an account that was removed, ends with the batch that says so, remembered logins included, since each is held against the directory
+//! as it is. Its sessions end, and the mail of a removed account goes, when that is durable.
 
 use std::collections::BTreeSet;
 

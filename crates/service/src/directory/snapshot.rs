@@ -1,10 +1,9 @@
 //! The directory's state in place of its logs (docs/replication.md, "State in place of a log").
 //!
 //! What comes is kept beside the own rows, and in memory as a second directory. When the last row is here a small commit takes position and logs over
-//! and says that
-//! the two are to be joined; the rows that the join changes are forwarded out behind it at once, before anything else is done to the directory. So
-//! after a crash
-//! the join is made again, with the same vectors and of the same two sides, and nothing that came later has seen only half of it.
+//! and says that the two are to be joined; the rows that the join changes are forwarded out behind it at once, before anything else is done to the
+//! directory. So after a crash the join is made again, with the same vectors and of the same two sides, and nothing that came later has seen only
+//! half of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,10 +1,9 @@
 //! Which node raises a UIDVALIDITY that is too low, since another account held the address before.
 //!
 //! All nodes find the same accounts too low, and clients are to see each rise once. So it is left to the node whose change brought it about, if that
-//! one holds the account's partition, and else to the
-//! first of those that do, in the order of incarnations. The others remember to whom, and leave it to the next one when that one is removed, leaves
-//! the partition, or has not done it for a while: it may be
-//! away, or have heard of all that in another order, and leave it to somebody else. After a start each node that holds it raises it.
+//! one holds the account's partition, and else to the first of those that do, in the order of incarnations. The others remember to whom, and leave it
+//! to the next one when that one is removed, leaves the partition, or has not done it for a while: it may be away, or have heard of all that in
+//! another order, and leave it to somebody else. After a start each node that holds it raises it.
 //!
 //! Nodes may know different holders for a while, and two raise it: then it rises twice. An owner that has heard of the first time does nothing
 //! ([`MinUidValidity`]).

@@ -34,8 +34,7 @@ pub(super) enum Purge {
 }
 
 /// What was stable so long ago that all entries which the queue of any node had then are known here: what is removed by that, and was made by an
-/// entry that is not
-/// known, is made by none again (`queue::barrier`).
+/// entry that is not known, is made by none again (`queue::barrier`).
 #[derive(Default)]
 pub(super) struct StableBefore {
     stable: VersionVector,
@@ -194,8 +193,7 @@ impl PartitionOwner {
         let unnamed = unnamed_by(replica, missed.keys().copied().collect());
         missed.retain(|blob, _| unnamed.contains(blob));
         // What no row leads to any more is never found again: a message's rows and its hold of the blob go in one commit. So does what is left of an
-        // import, or it could
-        // be forgotten.
+        // import, or it could be forgotten.
         for (index, dropped) in collected.messages.into_iter().enumerate() {
             let mut unit = Vec::with_capacity(3);
             let message = RowKey::Message(dropped.message);

@@ -1,17 +1,14 @@
 //! Answers that wait until other nodes have what was written (`f = n`, `docs/decisions/0038`).
 //!
-//! A call says how many other nodes must have what it writes. If fewer can be reached nothing is written. Else it is written as ever, and its answer is
-//! held until so many have applied the last batch that it made, durably, and have the bodies of the messages that it added. *Applied*, and not only
-//! stored: what
-//! the batch rests on is there, too, whoever made it.
+//! A call says how many other nodes must have what it writes. If fewer can be reached nothing is written. Else it is written as ever, and its answer
+//! is held until so many have applied the last batch that it made, durably, and have the bodies of the messages that it added. *Applied*, and not
+//! only stored: what the batch rests on is there, too, whoever made it.
 //!
 //! Of bodies nobody tells unasked. When a peer has applied the batch it is asked for them, in the stream of the partition; it answers at once if it
-//! does not lack
-//! the body, else when that has come and is held there. On a new stream all is asked again.
+//! does not lack the body, else when that has come and is held there. On a new stream all is asked again.
 //!
 //! If too few have it in time, messages that the call added are taken back, by an ordinary EXPUNGE of just these: who is refused appends again, and
-//! must not have
-//! them twice. Whatever else it did stays: to do it again changes nothing.
+//! must not have them twice. Whatever else it did stays: to do it again changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -32,8 +29,7 @@ use crate::{
 };
 
 /// Bodies of one partition of which one peer is to be told, or all together want to know: about as many messages as one COPY has room for. Who asks
-/// for more is not
-/// answered, and gives up on this node in the end. Bounds memory, which a peer would decide about.
+/// for more is not answered, and gives up on this node in the end. Bounds memory, which a peer would decide about.
 const ASKED_MAX: usize = 32 * 1024;
 
 /// What a call writes is to be confirmed by other nodes.
@@ -308,8 +304,7 @@ impl PartitionOwner {
     }
 
     /// The call is carried out: what it has written waits. If it has written nothing it has found done what others may lack; then an operation that
-    /// changes nothing is written, and
-    /// waits as any other does: whoever has applied it has all that was known here.
+    /// changes nothing is written, and waits as any other does: whoever has applied it has all that was known here.
     pub(super) fn confirm(
         &mut self,
         now: Now,

@@ -1,6 +1,5 @@
 //! Accounts that have to be looked at and are not in memory: a body has come that their records name, messages were late in them while the partition
-//! was syncing, claims of theirs were refused, or they
-//! were stalled before the start. They are loaded for it.
+//! was syncing, claims of theirs were refused, or they were stalled before the start. They are loaded for it.
 //!
 //! Until then what is hidden in them counts as not shown: else a client that goes from here to another node would be taken there for one that has
 //! seen it (docs/design.md#rule-6), and a node that leaves the partition would

@@ -1,10 +1,9 @@
 //! Deliveries that other nodes must have before their entries are finished.
 //!
 //! Partitions are not ordered among each other: *finish* may reach the other nodes before the batch of the account has. Were this node lost then,
-//! they would have
-//! dropped the entry, and nobody the message. So the queue says which nodes hold the body for its entry, and is answered when enough of them have applied what
-//! delivered it: from then on their accounts hold the body. An answer that never comes costs a delivery that is made again, and changes nothing: the queue asks
-//! in its own time.
+//! they would have dropped the entry, and nobody the message. So the queue says which nodes hold the body for its entry, and is answered when enough
+//! of them have applied what delivered it: from then on their accounts hold the body. An answer that never comes costs a delivery that is made again,
+//! and changes nothing: the queue asks in its own time.
 
 use std::collections::BTreeMap;
 

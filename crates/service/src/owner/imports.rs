@@ -62,9 +62,8 @@ impl PartitionOwner {
     ///
     /// # Errors
     /// One is on its way, and the upload is called otherwise: only when it is here the message is. Or the message is new in a cluster, and the upload
-    /// called otherwise: others
-    /// make the same message with the body that is called as it is, and one of another name would be nowhere if its only node lost it, though they
-    /// had its bytes.
+    /// called otherwise: others make the same message with the body that is called as it is, and one of another name would be nowhere if its only
+    /// node lost it, though they had its bytes.
     fn came_again(
         &self,
         account: AccountId,

@@ -1,14 +1,12 @@
 //! A partition that this node leaves: nothing is served of it, until all who stay have what is here (`docs/decisions/0040`).
 //!
 //! First it goes on taking what others write, until all is stable that its clients may have been told of. Whatever it does not know then was made by
-//! who had applied that, and has a greater
-//! UID than any that was told here; what it knows was shown, or has such a UID, too. So its clients overlook nothing, wherever they go, and what it
-//! announces in its next life is true of them as well.
+//! who had applied that, and has a greater UID than any that was told here; what it knows was shown, or has such a UID, too. So its clients overlook
+//! nothing, wherever they go, and what it announces in its next life is true of them as well.
 //!
 //! From then on it takes nothing new. Each other member that holds the partition is asked, again and again, whether it has applied all that is on
-//! disk here, with the bodies. An answer counts for what was
-//! asked: when more has come to this disk since, it is asked anew. When all have said so, and they are enough, nothing is written here any more, whatever
-//! happens: the partition is [closed](super::released), and the driver is told so.
+//! disk here, with the bodies. An answer counts for what was asked: when more has come to this disk since, it is asked anew. When all have said so,
+//! and they are enough, nothing is written here any more, whatever happens: the partition is [closed](super::released), and the driver is told so.
 //!
 //! Invariants:
 //! - Who leaves answers nobody that leaves: two cannot rely on each other.

@@ -664,8 +664,7 @@ impl PartitionOwner {
     }
 
     /// What has waited. A delivery may have waited for so long that another node has made it, and its entry let go of the body: it is not made
-    /// without. If it is to be made
-    /// all the same the queue asks again.
+    /// without. If it is to be made all the same the queue asks again.
     pub(super) fn handle_again(&mut self, now: Now, input: Input) {
         match input {
             Input::Deliver { ticket, entry, .. } if !self.open.contains(&entry.id.tag()) => {

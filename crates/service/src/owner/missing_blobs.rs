@@ -1,8 +1,7 @@
 //! Bodies that messages name and that are still on other nodes: what names one is shown when it has come.
 //!
 //! A row of the partition says of each that it is not here, and which accounts have records that name it; it is written by the commit that names it,
-//! and goes when
-//! the body is durable, or with the last of these records: nobody may have it any more then.
+//! and goes when the body is durable, or with the last of these records: nobody may have it any more then.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,8 +35,8 @@ enum Named {
     /// By a commit that is under way; and whether the body was said to be here before.
     By(Ticket, bool),
     /// Since this time of the monotonic clock: one that is here from then on stays. And whether it was looked for since: of a body that many batches
-    /// name, one after the other, what was
-    /// looked at before comes again and again, to all owners, and each asking again for each of these would double them each time.
+    /// name, one after the other, what was looked at before comes again and again, to all owners, and each asking again for each of these would
+    /// double them each time.
     Since(u64, bool),
 }
 
@@ -120,8 +119,7 @@ impl Lackings {
     }
 
     /// The account is in memory now, and its messages are held back for these: it is told when they come, though the row may not say that it names
-    /// them. Those that wait for nothing are
-    /// not among what is held.
+    /// them. Those that wait for nothing are not among what is held.
     pub(super) fn hold_back(
         &mut self,
         account: AccountId,
@@ -345,8 +343,7 @@ impl PartitionOwner {
     }
 
     /// Others that name a body which has come are loaded yet: the account is done with it. It may not be in memory any more when they are, and were
-    /// all waited for none might ever be there
-    /// together with the others.
+    /// all waited for none might ever be there together with the others.
     fn body_came_to(
         &mut self,
         now: Now,
@@ -392,8 +389,7 @@ impl PartitionOwner {
     }
 
     /// A session has found that a body is not here which a record names. If no row says so it is written now, and the body wanted of other nodes:
-    /// what was shown
-    /// stays shown, and can be read when it has come. Other accounts that name it find out by themselves.
+    /// what was shown stays shown, and can be read when it has come. Other accounts that name it find out by themselves.
     pub(super) fn missed(&mut self, account: AccountId, blob: BlobName) {
         if self.config.peers.is_empty() {
             return;

@@ -11,13 +11,11 @@
 //! - Accounts that no session watches are evicted, the longest unused first, when the budget is passed.
 //!
 //! Reading order: this file (phases, time), [`loading`] and [`building`], [`calls`] and [`looking`] (what a call does), [`writing`],
-//! [`remote_batches`] (what other nodes did), [`split_commits`],
-//! [`reading`] (who else looks, and what waits for them), [`failover`] (clients that come from another node), [`stalled_accounts`] (what cannot be
-//! done), [`snapshot`] and
-//! [`joining`] (rows in place of a log), [`syncing`] (a node that is new), [`delivery_acks`] (deliveries that others must have), [`confirming`]
-//! (answers that wait for
-//! others), [`waiting`] (after a refused commit), [`placement`] (who holds what), [`leaving`] and [`released`] (partitions that this node drops),
-//! [`collect`], [`sent_copies`], [`keys`], [`rows`].
+//! [`remote_batches`] (what other nodes did), [`split_commits`], [`reading`] (who else looks, and what waits for them), [`failover`] (clients that
+//! come from another node), [`stalled_accounts`] (what cannot be done), [`snapshot`] and [`joining`] (rows in place of a log), [`syncing`] (a node
+//! that is new), [`delivery_acks`] (deliveries that others must have), [`confirming`] (answers that wait for others), [`waiting`] (after a refused
+//! commit), [`placement`] (who holds what), [`leaving`] and [`released`] (partitions that this node drops), [`collect`], [`sent_copies`], [`keys`],
+//! [`rows`].
 
 mod building;
 mod calls;

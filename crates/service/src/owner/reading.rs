@@ -59,8 +59,7 @@ pub(super) enum OtherNodes {
 
 impl WaitingAnswer {
     /// A commit of the partition has failed, and is the first that did. Whether the answer tells of what is durable, and so is given when the account
-    /// was read again. What
-    /// others had to have is taken back then, since it is not known any more how far they are.
+    /// was read again. What others had to have is taken back then, since it is not known any more how far they are.
     pub(super) fn outlives(&mut self, failed: Ticket) -> bool {
         if self.commit.is_some_and(|commit| commit >= failed) || broken("refused-stays") {
             return false;
@@ -432,8 +431,7 @@ impl PartitionOwner {
     }
 
     /// Under which UIDs messages are told to be in a mailbox, where they are shown now. Of what is not, or not any more, the claim is told that was
-    /// made for it, and so the
-    /// mailbox's UIDNEXT is above it.
+    /// made for it, and so the mailbox's UIDNEXT is above it.
     fn tell_uids_of<'a>(
         &mut self,
         account: AccountId,

@@ -1,9 +1,9 @@
 //! A partition that this node has left, and coming back to it (`docs/decisions/0040`).
 //!
 //! It is *closed* when those who stay have all of it: from then on nothing is written. When the driver has told the others that this node is away,
-//! and that is on disk, a
-//! row says where its own log ended ([`log::AWAY_KEY`]), with the commit that cuts all logs and takes the position. Then the rows go, page by page, with
-//! the references of bodies, and then it is forgotten where the logs of others stood. A crash anywhere leads to the same being done again.
+//! and that is on disk, a row says where its own log ended ([`log::AWAY_KEY`]), with the commit that cuts all logs and takes the position. Then the
+//! rows go, page by page, with the references of bodies, and then it is forgotten where the logs of others stood. A crash anywhere leads to the same
+//! being done again.
 //!
 //! When it comes back, all that is left is that row: it becomes the position, with which nothing is applied.
 //!

@@ -1,8 +1,7 @@
 //! One budget for what waits to be sent to other nodes, and what of theirs waits for the disk, in all partitions of an owner (`replication::budget`).
 //!
 //! A window of the size that one busy partition needs, for each peer and partition, is more memory than a node has for it. So all begin small; once a
-//! second, as long as anything
-//! moves, those that are in use get more, and those that are not give it back.
+//! second, as long as anything moves, those that are in use get more, and those that are not give it back.
 
 use whimbrel_crdt::{Incarnation, PartitionId};
 

@@ -81,8 +81,7 @@ pub(super) fn released_body(row: &Mutation) -> Option<whimbrel_mailbox::BlobName
 }
 
 /// What a content row holds that came with a state, and under which name. Until its account is joined nothing else may: an entry of the queue whose
-/// delivery is in the state is
-/// finished when this node has that.
+/// delivery is in the state is finished when this node has that.
 pub(super) fn held_by_coming(
     key: &Bytes,
     value: &[u8],

@@ -2,10 +2,8 @@
 //!
 //! Many clients append what they have sent to the mailbox for sent mail by themselves. Theirs is always kept: it may hold more (Bcc, drafts' flags),
 //! and the client knows its UID. Ours is then a *twin* (the same identity, the other maker, both from the last ten minutes) and is expunged; flags
-//! that somebody has
-//! set on it meanwhile go to the client's. If it was moved, or marked as deleted, both stay. Whichever of the two comes second has the other looked
-//! for, so the order does not
-//! matter. One copy of the client's takes the place of one of ours, also where a message was sent twice.
+//! that somebody has set on it meanwhile go to the client's. If it was moved, or marked as deleted, both stay. Whichever of the two comes second has
+//! the other looked for, so the order does not matter. One copy of the client's takes the place of one of ours, also where a message was sent twice.
 //!
 //! The identity of a message is its Message-ID. Where the client has sent none, it is when, by whom, to whom and under what subject it was written.
 //!

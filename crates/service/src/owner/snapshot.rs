@@ -452,8 +452,7 @@ impl PartitionOwner {
     }
 
     /// An import was forgotten that may come again. A node that heard of both, and of the removal between them, would keep it dead: should this one
-    /// be made a cluster,
-    /// the others are given a state (docs/decisions/0042).
+    /// be made a cluster, the others are given a state (docs/decisions/0042).
     pub(super) fn is_forgotten(&mut self, now: Now, partition: PartitionId) {
         if let Some(own) = self.running(partition) {
             let upto = own.shipping.stable().clone();

@@ -1,18 +1,15 @@
 //! Accounts that cannot go on here: a row that cannot be read, an operation that a later version made, one that names what is not here.
 //!
-//! Nothing of such an account is half done, and nothing else waits for it: its part of each batch is *held*, in rows of its own, in the commit by which the
-//! batch counts as applied. The account is not served until a start at which all that is held can be applied, in its order; so it makes
-//! no operation meanwhile that would not rest on what is held, and to other nodes the batches are applied: whatever names a record that they have
-//! collected was made before
-//! that, and is held here with all that it rests on.
+//! Nothing of such an account is half done, and nothing else waits for it: its part of each batch is *held*, in rows of its own, in the commit by
+//! which the batch counts as applied. The account is not served until a start at which all that is held can be applied, in its order; so it makes no
+//! operation meanwhile that would not rest on what is held, and to other nodes the batches are applied: whatever names a record that they have
+//! collected was made before that, and is held here with all that it rests on.
 //!
 //! What is held lies on disk, however much it is; of the account a number is in memory.
 //!
 //! What another node's batch changes may be more than one commit has room for: rows are greater here than where it was made, by keywords of which its
-//! maker had not heard. Then its part is
-//! held, too, and applied at once in as many commits as it needs. Each has the rows of some messages and, in the held row, the operations that are
-//! left: a crash between two
-//! of them leaves an account that goes on with these (docs/decisions/0091).
+//! maker had not heard. Then its part is held, too, and applied at once in as many commits as it needs. Each has the rows of some messages and, in
+//! the held row, the operations that are left: a crash between two of them leaves an account that goes on with these (docs/decisions/0091).
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};

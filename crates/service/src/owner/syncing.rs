@@ -1,11 +1,9 @@
 //! Partitions of a node that is new, or came for one whose disk was lost: until this node has all that another one had when it was first heard
 //! (`replication::partition`), clients are told to come later, deliveries are for other nodes to make, and nothing is opened: no operation is made,
-//! and no UID told that what is
-//! still to come would have to give way to.
+//! and no UID told that what is still to come would have to give way to.
 //!
 //! Bodies are waited for, too: a message without its body is not shown, and would be late when it comes. What a peer shows it has the body of, so
-//! what all linked ones lack
-//! is not waited for.
+//! what all linked ones lack is not waited for.
 //!
 //! It is so in each partition by itself, from the first start on. That it has ended is a row, so that an older node which can reach nobody at a later
 //! start serves.
@@ -189,8 +187,7 @@ impl PartitionOwner {
     }
 
     /// The first operations that this node makes. Accounts that are in memory begin in a new epoch where its own of before are lost, and what is late
-    /// in them is claimed again. Others do
-    /// when they are loaded, or opened.
+    /// in them is claimed again. Others do when they are loaded, or opened.
     fn claim_what_is_known(&mut self, now: Now, partition: PartitionId) {
         let lost = self
             .running(partition)

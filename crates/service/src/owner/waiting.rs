@@ -1,10 +1,8 @@
 //! A partition that is left alone for a second, since the store has refused a commit of it or could not read: a disk that was full a moment ago
-//! mostly still is, and each try costs the
-//! reading of the partition.
+//! mostly still is, and each try costs the reading of the partition.
 //!
 //! Clients are served meanwhile from what can be read without a write. What the partition does of itself waits: batches of other nodes, accounts that
-//! are to be joined or go on after they were
-//! stalled, claims of what is late, bodies that are missing_blobs, rows that are of no use.
+//! are to be joined or go on after they were stalled, claims of what is late, bodies that are missing_blobs, rows that are of no use.
 
 use whimbrel_crdt::PartitionId;
 use whimbrel_mailbox::{AccountId, BlobName};

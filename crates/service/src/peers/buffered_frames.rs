@@ -8,8 +8,7 @@ use whimbrel_replication::{readers, wire::Reading};
 use super::Frame;
 
 /// Frames of one peer that are kept, beside those of which the newest says all. What else it sends it says once, or about what was written here: of
-/// bodies that it asks for more than these it is
-/// not told, and gives up on this node in the end. Bounds memory, which a peer would decide about.
+/// bodies that it asks for more than these it is not told, and gives up on this node in the end. Bounds memory, which a peer would decide about.
 const KEPT_MAX: usize = 64;
 
 /// Keeps a frame for a partition that is being opened, unless it comes again or there are too many.

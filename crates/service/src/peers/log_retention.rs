@@ -1,8 +1,8 @@
 //! Which logs are kept for nobody any more, when all of them together have become too long.
 //!
 //! What a member lacks stays in the logs, however long it is away, as long as there is room for it (`cluster.log_retention_bytes`). When there is
-//! not, whole partitions are given up for it, those
-//! whose logs are longest first: who lacks anything of a partition that was cut gets all of its state, so to cut a little of each would cost a state of each.
+//! not, whole partitions are given up for it, those whose logs are longest first: who lacks anything of a partition that was cut gets all of its
+//! state, so to cut a little of each would cost a state of each.
 
 use std::collections::BTreeMap;
 

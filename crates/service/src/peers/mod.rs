@@ -9,8 +9,7 @@
 //! - The machine is told of a commit when it is durable, in the order of the commits.
 //!
 //! Reading order: this file (inputs and outputs), [`shipping`], [`snapshot`] (rows in place of a log), `singleton_snapshot` (those of the directory
-//! and of the queue),
-//! [`blobs`], `buffered_frames` (what comes before a partition is open).
+//! and of the queue), [`blobs`], `buffered_frames` (what comes before a partition is open).
 
 pub mod blobs;
 mod buffered_frames;

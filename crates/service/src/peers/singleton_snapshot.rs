@@ -2,9 +2,8 @@
 //! comes until it is joined.
 //!
 //! Rows that come are kept beside the partition's own, under the name of their state, as those of accounts are ([`crate::owner::keys`]). A directory
-//! and the ids of a queue are in
-//! memory anyway, so nothing is read again to join them or to remove what is held: its keys are known. What a crash leaves of rows that are of no
-//! use is found at the next start, since no row says that it is wanted.
+//! and the ids of a queue are in memory anyway, so nothing is read again to join them or to remove what is held: its keys are known. What a crash
+//! leaves of rows that are of no use is found at the next start, since no row says that it is wanted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,12 +1,9 @@
 //! Up to when this node has heard of all entries that any other node knew.
 //!
 //! A removed message that came from the queue is remembered as long as its entry may still come: a node that takes the entry over would bring the
-//! message back where nobody
-//! remembers it. Partitions are not ordered among each other, so that a delivery and its removal may be here, and the entry not. But whoever made the
-//! delivery had applied
-//! the entry, and says so on the link on which its removal is acknowledged. So what another node has said some seconds later covers the entry, and
-//! when this node has
-//! applied all that each of them has said by then, it knows it, or never will.
+//! message back where nobody remembers it. Partitions are not ordered among each other, so that a delivery and its removal may be here, and the entry
+//! not. But whoever made the delivery had applied the entry, and says so on the link on which its removal is acknowledged. So what another node has
+//! said some seconds later covers the entry, and when this node has applied all that each of them has said by then, it knows it, or never will.
 //!
 //! Owners are told (`Output::CaughtUp`), and forget no such message before (`owner::collect`).
 
@@ -19,8 +16,7 @@ use crate::machine::{Now, Output};
 const LOOKED_EVERY_MICROS: u64 = 2_000_000;
 
 /// What another node had when its frames left it may be here so much later: a link on which nothing is heard for 3 s ends, the way takes up to 2.8 s,
-/// and an acknowledgement goes
-/// out before all that is longer.
+/// and an acknowledgement goes out before all that is longer.
 const ON_THE_WAY_MICROS: u64 = 10_000_000;
 
 /// What is known of one other node.

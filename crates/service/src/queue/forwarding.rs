@@ -2,9 +2,8 @@
 //! ([`Input::NotHere`](crate::machine::Input::NotHere)).
 //!
 //! The node that delivers an entry asks a peer that holds the account's partition, and the next one when that says no. Who is asked makes the
-//! delivery from its own copy of the entry, and answers when it
-//! is durable there and at as many others as had to have the entry: then it counts here as if it had been made here. Ids of messages are derived, so whoever
-//! else makes it makes the same.
+//! delivery from its own copy of the entry, and answers when it is durable there and at as many others as had to have the entry: then it counts here
+//! as if it had been made here. Ids of messages are derived, so whoever else makes it makes the same.
 //!
 //! Invariants:
 //! - A delivery counts when who was asked says that it is done, never because it was asked.

@@ -1,9 +1,8 @@
 //! The queue's state in place of its logs: `docs/decisions/0035`.
 //!
 //! A row says where its entry was taken, so two states are joined entry by entry: what one of the two does not have is finished if that one has heard
-//! of it, else it is
-//! there. An entry that comes is therefore written to its place at once, unless this node has heard of it: then it is finished, or here. That it has
-//! come is kept, for when the last row is here what did not come and was heard of by the donor is finished.
+//! of it, else it is there. An entry that comes is therefore written to its place at once, unless this node has heard of it: then it is finished, or
+//! here. That it has come is kept, for when the last row is here what did not come and was heard of by the donor is finished.
 //!
 //! Invariants:
 //! - An entry that came and of which this node has not heard by a log, nor joined the state, is delivered by nobody here.

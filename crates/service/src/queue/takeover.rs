@@ -2,15 +2,12 @@
 //!
 //! **Who delivers.** The node that took an entry, at once. When there has been no stream to it for [`takeover_after`](super::Config), the
 //! first of the others that are linked with each other, by their ids, takes over what it has the body of; the second after twice the time, and so on.
-//! So in a whole
-//! network nobody does another's work. An entry that its node does not finish, although it is linked (its disk takes no writes, its copy of the account
-//! stalls), is taken over after [`OLD_TIMES`] times as long.
+//! So in a whole network nobody does another's work. An entry that its node does not finish, although it is linked (its disk takes no writes, its
+//! copy of the account stalls), is taken over after [`OLD_TIMES`] times as long.
 //!
 //! **What nobody can deliver.** The node that took an entry is gone for good, with the only copy of its body: no other confirmed it, so none was
-//! waited for or its sender was
-//! not told that it is accepted. Whoever lacks the body forgets the entry, when it has been linked with all members for longer than any of them would
-//! have taken to
-//! take over. That is no operation: if one has the body after all, it delivers.
+//! waited for or its sender was not told that it is accepted. Whoever lacks the body forgets the entry, when it has been linked with all members for
+//! longer than any of them would have taken to take over. That is no operation: if one has the body after all, it delivers.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -116,8 +113,7 @@ impl QueueOwner {
     /// How many more may be taken over now.
     ///
     /// Those that have been tried for [`Limits::retry_after_seconds`](super::Limits) are not waited for: of two nodes the one that is left delivers
-    /// all, and none is finished before the other
-    /// is back, or removed. They wait in memory as what is accepted here does, in half of its room.
+    /// all, and none is finished before the other is back, or removed. They wait in memory as what is accepted here does, in half of its room.
     fn room(&self, now: Now) -> usize {
         let limits = &self.config.limits;
         let patience = limits.retry_after_seconds * 1_000_000;

@@ -1,14 +1,11 @@
 //! The queue's entries, held against its logs.
 //!
 //! A row says under which number of which log its entry was taken. A batch that is here and takes the entry says the same; if the batch of that
-//! number is here, it is
-//! one that takes it. What an applied batch has finished or given up has no row. What this node took and nobody has finished has one, as far as the
-//! logs say all:
-//! none was cut, and all can be read.
+//! number is here, it is one that takes it. What an applied batch has finished or given up has no row. What this node took and nobody has finished
+//! has one, as far as the logs say all: none was cut, and all can be read.
 //!
 //! Nothing is held against rows without a number (accepted alone, or from before it was kept). That rows of other nodes' entries are missing is no
-//! fault: what nobody can
-//! deliver is forgotten without a word in the logs.
+//! fault: what nobody can deliver is forgotten without a word in the logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 

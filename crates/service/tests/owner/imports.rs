@@ -50,8 +50,7 @@ fn is_content(row: &RowKey) -> bool {
 }
 
 /// One node has had time to collect, the other has not: if it forgot the import, a message would live at one and be dead at the other, which would
-/// stall the account
-/// when it is changed.
+/// stall the account when it is changed.
 #[test]
 fn nodes_agree_on_what_was_imported_again() {
     let mut pair = Pair::with(Config {

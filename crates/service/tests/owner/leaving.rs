@@ -360,8 +360,7 @@ pub(crate) fn who_lacks_something_does_not_answer() {
 }
 
 /// What others write meanwhile names bodies that are on their way: who leaves has none of it, and is not kept by that. A body of what it has that is
-/// found to be missing
-/// does keep it.
+/// found to be missing does keep it.
 #[test]
 fn bodies_of_what_came_later_keep_nobody() {
     let mut placed = placed();
@@ -404,8 +403,7 @@ fn bodies_of_what_came_later_keep_nobody() {
 }
 
 /// All who hold the partition are lost before one that came back has their state: it goes on with nothing, whether it had written there or not, and
-/// in a new epoch: of
-/// the UIDs that were told nobody knows any more, nor does it of its own.
+/// in a new epoch: of the UIDs that were told nobody knows any more, nor does it of its own.
 #[test]
 fn it_begins_with_nothing_when_nobody_else_is_left() {
     for (wrote, dies) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -591,8 +589,7 @@ fn what_another_incarnation_came_back_to_and_lacked_is_dropped() {
 }
 
 /// An older copy of a disk was put back, and what the node wrote since came to it again from another one and is not applied: it waits for its time,
-/// or for operations that are not there yet. Nothing is
-/// dropped for that: perhaps only this disk has what is on it.
+/// or for operations that are not there yet. Nothing is dropped for that: perhaps only this disk has what is on it.
 #[test]
 fn what_another_incarnation_wrote_and_is_not_applied_yet_drops_nothing() {
     for once_left in [false, true] {

@@ -470,8 +470,7 @@ fn who_was_stalled_is_told_of_a_body_that_another_lacks() {
 }
 
 /// A copy of what can still be seen waits for the body, which was lost. Its answer does not, since nobody may have the body. Who is told that others
-/// do not have the copy makes another one: the first
-/// must not come to light with the body.
+/// do not have the copy makes another one: the first must not come to light with the body.
 #[test]
 fn a_copy_that_waits_for_its_body_is_taken_back() {
     let mut pair = recovered(Pair::new());

@@ -229,8 +229,7 @@ fn who_looks_at_an_account_of_a_node_that_was_alone_is_waited_for() {
 }
 
 /// The clock of a node was ahead by two hours while nobody was there who knew. What it wrote waits elsewhere until it is time, and so would all that
-/// follows in that log: clients
-/// were told OK for hours, and nobody else saw it.
+/// follows in that log: clients were told OK for hours, and nobody else saw it.
 #[test]
 fn nothing_is_written_behind_what_waits_for_its_time() {
     const AHEAD_MICROS: u64 = 7_200_000_000;

@@ -246,8 +246,7 @@ fn mail_waits_for_the_news_of_its_account() {
 }
 
 /// A node knows from the directory that UIDVALIDITY has risen, and has not got the epoch: it opens the account in that epoch. Otherwise what it shows
-/// would be claimed anew when it comes,
-/// under the same UIDVALIDITY.
+/// would be claimed anew when it comes, under the same UIDVALIDITY.
 #[test]
 fn an_account_that_is_opened_after_an_epoch_is_in_it() {
     let mut pair = Pair::new();

@@ -1,14 +1,12 @@
 //! What the proofs assume of the network and of the nodes (`proofs/spec/Network.v`, the fields of `execution`), held against what nodes write.
 //!
 //! Each partition is an execution, each incarnation in it a node of the proof. A batch is *broadcast* by the commit that appends it to its maker's
-//! own log, and *delivered* by
-//! the commit whose position covers it. What a crash takes back has not happened: of the proof's histories only what survives counts. Who leaves a
-//! partition takes its position; if it comes
-//! back it does so as another node of the proof, to which nothing was delivered (`docs/decisions/0040`).
+//! own log, and *delivered* by the commit whose position covers it. What a crash takes back has not happened: of the proof's histories only what
+//! survives counts. Who leaves a partition takes its position; if it comes back it does so as another node of the proof, to which nothing was
+//! delivered (`docs/decisions/0040`).
 //!
 //! And one thing more, which the proofs do not speak of: of a log only that is cut which has been delivered to all members, unless the partition is
-//! left with all of its logs. Who lacks it gets a state, so a cluster goes on after a
-//! fault of this kind, and nothing else tells of it.
+//! left with all of its logs. Who lacks it gets a state, so a cluster goes on after a fault of this kind, and nothing else tells of it.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,7 @@
 //! MODSEQ (RFC 7162, 3.1) as each node tells it: of a message it never falls and rises with each change that is shown, and so does HIGHESTMODSEQ of a mailbox.
 //!
 //! Answers may cross: what was asked before another session was answered may have been read before, too (an answer waits for a sync, or for other
-//! nodes). Of such ones
-//! nothing is said.
+//! nodes). Of such ones nothing is said.
 //!
 //! MODSEQs are a node's own (docs/design.md#modseq): everything here is of one incarnation, and of one life of it in a partition.
 

@@ -1,10 +1,8 @@
 //! What may be gone with nodes that are removed.
 //!
 //! D1: what was acknowledged when so many other nodes had it is there, if no more than these were removed by then. Else it may be gone if whoever
-//! acknowledged it was
-//! removed, and none of those that stay has applied its log up to what the answer rests on, or none has the body. Their disks count, as they are when
-//! they die. Mail that
-//! was delivered rests on the logs of those who delivered it, whoever accepted it.
+//! acknowledged it was removed, and none of those that stay has applied its log up to what the answer rests on, or none has the body. Their disks
+//! count, as they are when they die. Mail that was delivered rests on the logs of those who delivered it, whoever accepted it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

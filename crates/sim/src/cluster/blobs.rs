@@ -1,8 +1,7 @@
 //! Messages, by their number: a message of this number has these bytes and this content row, wherever it is.
 //!
 //! Where nobody reads by bytes a message is a few words and its size is said to be its number, which is what checkers know it by. From [`REAL_FROM`]
-//! on it is a message that a
-//! client can be shown, and its number is its size.
+//! on it is a message that a client can be shown, and its number is its size.
 
 use bytes::Bytes;
 use whimbrel_mime::{Limits, Parser};

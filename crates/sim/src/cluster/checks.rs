@@ -64,8 +64,7 @@ impl Looks {
     }
 
     /// An older disk with these messages was put back at a node. They are there again as they were: what left a mailbox since, or got another UID,
-    /// under its old
-    /// UID, which denotes the same message (`docs/decisions/0011`).
+    /// under its old UID, which denotes the same message (`docs/decisions/0011`).
     pub(super) fn put_back(&mut self, node: usize, held: BTreeSet<(AccountId, MessageId)>) {
         self.back.insert(node, held);
         self.back_looked.retain(|(of, ..)| *of != node);

@@ -1,8 +1,7 @@
 //! Wall clocks that are set, by more than a node may be off, and what nodes know of each other's.
 //!
 //! Whatever a clock does, all that the other checkers say holds. A node whose clock is more than a minute off those of all nodes that it reaches, and
-//! has had time to
-//! find out, acknowledges no write.
+//! has had time to find out, acknowledges no write.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,8 @@
 //! Flags that are taken away where messages are not: what each must be in the end.
 //!
 //! Of two changes neither of which knew of the other the one that sets wins. So a flag of a message is judged only if all that was asked of it was
-//! asked of one node, one
-//! after the other: what was acknowledged last holds. Flags that nobody ever wanted to clear are judged by what was set, wherever that was
-//! ([`super::checks::Kept`]).
+//! asked of one node, one after the other: what was acknowledged last holds. Flags that nobody ever wanted to clear are judged by what was set,
+//! wherever that was ([`super::checks::Kept`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 

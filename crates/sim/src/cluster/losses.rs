@@ -7,8 +7,8 @@
 //! the operator (`whimbrel node renew`, `docs/decisions/0011`). So the node never goes on under its old incarnation.
 //!
 //! D1: what was acknowledged when other nodes had it is there. What was acknowledged `local` may be gone, but only what was on no other disk when the
-//! node died: what
-//! its answer rested on is held against what the others have on disk then. Checked, too: a peer that has more of the node's log notices.
+//! node died: what its answer rested on is held against what the others have on disk then. Checked, too: a peer that has more of the node's log
+//! notices.
 //!
 //! Not drawn: a loss while the directory of the node has what no other has. Accounts may be gone then, and mail of theirs that others have
 //! (`membership` draws that).

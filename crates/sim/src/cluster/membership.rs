@@ -1,8 +1,8 @@
 //! Members come and go while all else goes on: nodes are let in, and removed, whether they are dead, cut off or alive; removed ones come back and are told.
 //!
 //! Checked whenever anybody's list of members changes: no slot has two holders, and no node two slots. In the end all logs of removed members are
-//! closed, alike everywhere.
-//! What a node that is removed has acknowledged may be lost with it, unless one that stays has it ([`super::acceptable_loss`]).
+//! closed, alike everywhere. What a node that is removed has acknowledged may be lost with it, unless one that stays has it
+//! ([`super::acceptable_loss`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,9 +5,8 @@
 //!
 //! Checked at each answer: U1 (over all nodes) and U2 (by node). In the end, when all is healed and nothing has happened for a while: U3 (all nodes
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was
-//! acknowledged is there, once,
-//! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there; mailboxes and subscriptions of one client
-//! are what it was told. What a seed does is drawn from the seed alone, so a failing seed fails again.
+//! acknowledged is there, once, with the flags that were set; in the others what was expunged is gone, and what nobody removed is there; mailboxes
+//! and subscriptions of one client are what it was told. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
 //! Reading order: this file (the world), [`faults`], [`pauses`], [`network`], [`regions`], [`clients`], [`answers`], [`blobs`], [`movers`],
 //! [`protocol_clients`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`],

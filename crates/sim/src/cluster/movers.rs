@@ -1,10 +1,8 @@
 //! Clients that go from node to node and ask each only for what is new: what they overlook (docs/design.md#rule-6).
 //!
 //! Of INBOX a client knows UIDNEXT as it was told last, the MODSEQ, and which messages it was shown. Where it selects INBOX it looks only at what has
-//! a UID of at
-//! least that. What is there below it, and was never shown to it, it overlooks. Clients with QRESYNC, which say where they were, must overlook
-//! nothing at any time but what had
-//! left INBOX where they looked; others nothing that is still there when all is healed.
+//! a UID of at least that. What is there below it, and was never shown to it, it overlooks. Clients with QRESYNC, which say where they were, must
+//! overlook nothing at any time but what had left INBOX where they looked; others nothing that is still there when all is healed.
 
 use std::collections::BTreeSet;
 
@@ -123,8 +121,7 @@ impl World {
     }
 
     /// Counted only, of a client without QRESYNC that was at a node which was removed or lost its disk: nothing shows that it was there, unless it
-    /// has a UID that nobody else
-    /// gave (`docs/decisions/0033`).
+    /// has a UID that nobody else gave (`docs/decisions/0033`).
     fn may_overlook(&self, with_qresync: bool, knows: &Knows) -> bool {
         let stays = |id| (self.members.iter()).any(|of| of.id == id && !of.doubtful);
         !with_qresync && knows.told_by.iter().any(|id| !stays(*id))

@@ -1,10 +1,8 @@
 //! D1 of mailboxes and subscriptions: what a client has made, renamed, removed, copied and subscribed to under names that nobody else uses is so in the end.
 //!
 //! Clients go from node to node, and what they ask of one of them it may not have heard of what they did at another. So a name is used for one
-//! mailbox only: whoever could
-//! rename or remove that has seen it made. What is removed where copies into it were not known lives on with them, and a subscription that was not
-//! known is not removed: that is not judged, nor is what was
-//! refused, or never answered.
+//! mailbox only: whoever could rename or remove that has seen it made. What is removed where copies into it were not known lives on with them, and a
+//! subscription that was not known is not removed: that is not judged, nor is what was refused, or never answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,10 +4,9 @@
 //! Streams keep their order, different streams do not. What crosses is bytes: each frame is written and read by the production codec.
 //!
 //! Nothing comes twice, nor in another order, within a stream: TCP gives each byte once and in its place, TLS ends a stream in which that is not so,
-//! and of a stream that has
-//! ended `cluster` reads nothing more, for its socket is closed. So frames of an old stream never come behind those of a new one. What there is of
-//! both is between streams: a batch that two
-//! peers give, and one that is given again because its acknowledgement was on a stream that ended.
+//! and of a stream that has ended `cluster` reads nothing more, for its socket is closed. So frames of an old stream never come behind those of a new
+//! one. What there is of both is between streams: a batch that two peers give, and one that is given again because its acknowledgement was on a
+//! stream that ended.
 //!
 //! Where one direction alone is lost its frames come late, as TCP sends them again, until the end that hears nothing gives the stream up.
 

@@ -1,10 +1,9 @@
 //! Nodes that stop for a while and go on, disks that hang or fail to sync, and bursts of mail and commands.
 //!
 //! A node that is stopped (SIGSTOP, a hypervisor that moves it) does nothing: its timers come late, frames to it wait in the kernel's buffers, and a
-//! peer that has heard nothing
-//! for up to three seconds ends the link, as `cluster`'s does. Its clocks go on. A disk that hangs finishes no sync and no read that begins; the node
-//! itself goes on, and answers pings.
-//! A sync that fails stops the node, as it stops the server: what was not durable is lost as in a crash.
+//! peer that has heard nothing for up to three seconds ends the link, as `cluster`'s does. Its clocks go on. A disk that hangs finishes no sync and
+//! no read that begins; the node itself goes on, and answers pings. A sync that fails stops the node, as it stops the server: what was not durable is
+//! lost as in a crash.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,5 @@
 //! Nodes leave the partitions of accounts and come back while all else goes on (`docs/decisions/0040`), as `server::cluster::placing` has them do it,
-//! but for whom it takes: here
-//! anybody may go whenever enough others have all.
+//! but for whom it takes: here anybody may go whenever enough others have all.
 //!
 //! Clients go to nodes that hold their account. Of what a node has told in an earlier life it knows nothing any more: U2 is of a node and a life. In
 //! the end all come back.

@@ -130,8 +130,7 @@ impl World {
     }
 
     /// A log of which a node has more than it has applied: nodes may be alike all the same, and a disk that hung when all was healed lets go of what
-    /// it was asked to read
-    /// later.
+    /// it was asked to read later.
     pub(super) fn unapplied(&self) -> Option<String> {
         self.there().into_iter().find_map(|index| {
             let reports = self.members[index].node.reports().into_iter();
@@ -203,8 +202,7 @@ impl World {
     }
 
     /// Somebody looks at each account of a node. What was removed before its body came goes when it is collected, and for that its account must be in
-    /// memory so long, for which there is not
-    /// always room here.
+    /// memory so long, for which there is not always room here.
     fn watch_all(&mut self, node: usize) -> Result<Vec<SessionId>, String> {
         let mut sessions = Vec::new();
         for account in self.accounts.clone() {

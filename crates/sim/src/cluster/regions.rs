@@ -3,10 +3,9 @@
 use super::MS;
 use whimbrel_testkit::Rng;
 
-/// One way between regions of public clouds in milliseconds: half of the round trips that their operators and others who measure them publish, rounded. Each
-/// row ends with the region itself: between two of its data centres. In this order: Virginia, Oregon, São Paulo, Ireland, Frankfurt, Stockholm, Cape
-/// Town, Dubai, Mumbai, Singapore,
-/// Tokyo, Sydney. What a node meets on its way is up to an eighth longer.
+/// One way between regions of public clouds in milliseconds: half of the round trips that their operators and others who measure them publish,
+/// rounded. Each row ends with the region itself: between two of its data centres. In this order: Virginia, Oregon, São Paulo, Ireland, Frankfurt,
+/// Stockholm, Cape Town, Dubai, Mumbai, Singapore, Tokyo, Sydney. What a node meets on its way is up to an eighth longer.
 const ONE_WAY_MILLIS: [&[u64]; 12] = [
     &[1],
     &[33, 1],

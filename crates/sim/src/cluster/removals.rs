@@ -2,8 +2,7 @@
 //!
 //! Which messages survive an EXPUNGE depends on what it had seen: a MOVE or a cleared `\Deleted` of which it did not know saves the message. So the
 //! checker judges those messages alone of which all that could save them was asked of the node that expunged them: it had seen whatever came before,
-//! and nothing
-//! comes after.
+//! and nothing comes after.
 
 use std::collections::{BTreeMap, BTreeSet};
 

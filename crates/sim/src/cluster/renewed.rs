@@ -1,8 +1,7 @@
 //! Who comes to a node in whose place another was: nothing has changed for him.
 //!
 //! When a disk was lost all nodes had the same, and nobody asked for anything. So whatever the node that came for it answers must be what any node
-//! would have answered
-//! before; until it can, it says that it cannot.
+//! would have answered before; until it can, it says that it cannot.
 
 use whimbrel_service::api::{AccountId, Asker, Call, Failure, MailboxCall, Reply, Resolution};
 

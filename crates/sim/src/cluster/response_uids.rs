@@ -1,8 +1,7 @@
 //! What is told without a look: the UIDs of what was written (APPENDUID, COPYUID), and STATUS.
 //!
 //! A UID that was told is its message's for ever (U1), and below the UIDNEXT that its node tells of the name to whom asks later (U2). In the end
-//! STATUS of each mailbox is
-//! what is shown.
+//! STATUS of each mailbox is what is shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -155,8 +154,7 @@ impl World {
     }
 
     /// STORE with UNCHANGEDSINCE (RFC 7162, 3.1.3) has changed these: none that was known here to have changed since, and nothing where the MODSEQ is
-    /// another node's,
-    /// which says nothing of this one.
+    /// another node's, which says nothing of this one.
     pub(super) fn left_what_changed(
         &self,
         node: usize,

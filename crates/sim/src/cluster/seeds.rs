@@ -1,8 +1,7 @@
 //! What a seed is: a cluster that lives on, and one beside it that loses a disk ([`lost`]); and what each seed keeps, however its draws fall.
 //!
 //! A seed has at least three nodes, 300 commands of clients that were answered, and three kinds of faults that had an effect. Where the turns that
-//! were drawn do not
-//! bring that, the seed goes on until it is so; if it never is, the seed fails.
+//! were drawn do not bring that, the seed goes on until it is so; if it never is, the seed fails.
 
 use whimbrel_service::figures::Figures;
 

@@ -143,8 +143,7 @@ fn a_node_with_an_older_disk_refuses_until_it_has_what_another_had() {
 }
 
 /// A message of the copy was moved since: under its new name it is late, as the node leads. What removed it comes behind that. Elsewhere it is
-/// collected: to claim it in between would name
-/// what nobody knows, and the account would stall there.
+/// collected: to claim it in between would name what nobody knows, and the account would stall there.
 #[test]
 pub(crate) fn a_node_with_an_older_disk_claims_nothing_until_it_has_what_removes_it() {
     // Logs are not cut.

@@ -2,12 +2,10 @@
 //!
 //! What is looked at is the machine itself, not a model of it. From one state of the whole world each event that can be next is tried on a copy; a
 //! state that was seen before, by its fingerprint of 64 bits, is not followed again. What must hold is checked at each step (`checks`), and whenever
-//! nothing is under way
-//! any more it is seen that all come to be alike if nothing else is broken.
+//! nothing is under way any more it is seen that all come to be alike if nothing else is broken.
 //!
 //! Reading order: this file (the search, and within which bounds), `space` (a state, and what can be next), `outputs` (what a driver does), `leaving`
-//! (nodes that leave and come back),
-//! `removing` (one that is removed).
+//! (nodes that leave and come back), `removing` (one that is removed).
 
 mod leaving;
 mod outputs;

@@ -1,7 +1,6 @@
 //! A member that is removed, at any moment (`docs/decisions/0024`). Who knows of it has no link to it any more, says what it holds of its log, and
-//! the log is closed when all
-//! others have said the same. Rosters are those of the product; one is on disk before anybody is shown it, and is shown before any frame that was
-//! made in its knowledge.
+//! the log is closed when all others have said the same. Rosters are those of the product; one is on disk before anybody is shown it, and is shown
+//! before any frame that was made in its knowledge.
 
 use std::rc::Rc;
 

@@ -1,9 +1,8 @@
 //! What a strict client keeps of a mailbox, and what it takes from nobody.
 //!
 //! A [`Cache`] is what the client knows when a command has ended and it has read all that it was told of; it outlives connections. A [`View`] is the
-//! mailbox that is selected:
-//! a copy of the cache that is being changed, and the sequence numbers. It becomes the cache when the client knows all again, so what breaks in the
-//! middle was never heard.
+//! mailbox that is selected: a copy of the cache that is being changed, and the sequence numbers. It becomes the cache when the client knows all
+//! again, so what breaks in the middle was never heard.
 //!
 //! MODSEQs are a node's own (and of one life of it, [`Place`]): two of different nodes are not held against each other.
 

@@ -1,10 +1,8 @@
 //! Clients that come in by the front door: bytes to a production session at a node, and the session's answers back by bytes, all in virtual time.
 //!
 //! A client is a strict IMAP client with a cache of its own, which goes from node to node and says with QRESYNC what it knows. It takes nothing that
-//! the RFCs do not let a
-//! server say, holds what it is told against what it was told before (U1, U2, U4, MODSEQ), and what a resynchronisation told against `FETCH 1:*`.
-//! When all is healed each
-//! comes once more, and knows then what the node shows.
+//! the RFCs do not let a server say, holds what it is told against what it was told before (U1, U2, U4, MODSEQ), and what a resynchronisation told
+//! against `FETCH 1:*`. When all is healed each comes once more, and knows then what the node shows.
 //!
 //! Doors draw from a generator of their own, in every second seed.
 //!
@@ -535,8 +533,7 @@ impl World {
     }
 
     /// All is healed: each client comes once more, and knows what the node shows then. What it names may be new there, and claims that follow from
-    /// that reach who came before it
-    /// later: he comes again.
+    /// that reach who came before it later: he comes again.
     pub(super) fn protocol_clients_agree(&mut self) -> Result<(), String> {
         for protocol_client in 0..self.protocol_clients.protocol_clients.len() {
             let mut tries = 0;
