@@ -121,4 +121,13 @@ fn is_read(replica: &mut Replica) {
         let _ = replica.vanished_since(&info.name, 0);
     }
     let _ = (replica.uidvalidity(), replica.memory_bytes());
+    let each = replica
+        .records
+        .iter()
+        .map(|(_, record)| record.heap_bytes());
+    assert_eq!(
+        replica.beside,
+        each.sum::<usize>(),
+        "what records have on the heap"
+    );
 }

@@ -301,7 +301,7 @@ impl Replica {
             record.set_claims(0, Vec::new())
         });
         let record = self.records.remove(index)?;
-        self.spilled -= usize::from(record.bits.spilled);
+        self.beside -= usize::from(record.bits.beside);
         self.as_heard.remove(&index);
         self.by_id.remove(&record.id);
         self.boxes[record.mailbox].records -= 1;

@@ -114,13 +114,24 @@ pub(crate) struct Bits {
     pub(crate) dirty: bool,
     /// In the list of rows to write for nothing but what is shown.
     pub(crate) dirty_visible: bool,
-    /// How many flags were counted that do not lie in the record itself.
-    pub(crate) spilled: u16,
+    /// What it was last counted to have on the heap, in bytes.
+    pub(crate) beside: u16,
 }
 
 impl Record {
     pub(crate) fn alive(&self) -> bool {
         !self.exist.is_empty() || (self.entry.is_some() && !self.killed)
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let flags = match self.flags.spilled() {
+            true => self.flags.capacity() * size_of::<FlagDot>(),
+            false => 0,
+        };
+        let rare = self.rare.as_ref().map_or(0, |rare| {
+            size_of::<Rare>() + rare.older.capacity() * size_of::<u32>()
+        });
+        self.exist.heap_bytes() + flags + rare
     }
 
     /// What never changes.

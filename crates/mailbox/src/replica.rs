@@ -12,7 +12,7 @@ use crate::failover::Point;
 use crate::ids::IdHasher;
 use crate::keywords::{Keywords, Register, Spelling};
 use crate::missing_blobs::BLOB_TIMEOUT_MICROS;
-use crate::record::{BoxRecord, CLAIMS_KEPT_MAX, FIRST_KEYWORD, FlagDot, Record};
+use crate::record::{BoxRecord, CLAIMS_KEPT_MAX, FIRST_KEYWORD, Record};
 use crate::rollback::Lineage;
 use crate::slab::Slab;
 use crate::{AccountId, BlobName, Flag, Flags, MailboxId, MailboxName, MessageId, RowKey, Usage};
@@ -220,6 +220,8 @@ pub(crate) struct Vanished {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listed {
     bytes: usize,
+    /// How many records there were.
+    records: usize,
     /// How often it was asked for since.
     asked: usize,
 }
@@ -267,8 +269,8 @@ pub struct Replica {
     pub(crate) as_heard: BTreeSet<u32>,
     /// Of records that live.
     pub(crate) usage: Usage,
-    /// Flags that do not lie in the records themselves.
-    pub(crate) spilled: usize,
+    /// What the records have on the heap, in bytes.
+    pub(crate) beside: usize,
     /// Superseded claims of living placements.
     pub(crate) older: BTreeMap<u32, u32>,
     /// How many records have this origin, where it is more than one, or where the origin has but a tombstone.
@@ -357,7 +359,7 @@ impl Replica {
             keywords: Keywords::default(),
             as_heard: BTreeSet::new(),
             usage: Usage::default(),
-            spilled: 0,
+            beside: 0,
             older: BTreeMap::new(),
             origins: BTreeMap::new(),
             hidden: BTreeMap::new(),
@@ -435,7 +437,8 @@ impl Replica {
     }
 
     /// An estimate of the memory that the account takes, in bytes. Costs nothing in the number of messages, and on average nothing in that of mailboxes: what
-    /// they have beside their records is looked at again only after it was asked for as often as there are mailboxes.
+    /// they have beside their records is looked at again only after it was asked for as often as there are mailboxes, or when there are more messages by an
+    /// eighth.
     pub fn memory_bytes(&mut self) -> usize {
         /// What a B-tree of 4-byte keys and values takes for one entry, nodes being a little over half full.
         const TREE_ENTRY_BYTES: usize = 16;
@@ -448,7 +451,8 @@ impl Replica {
             + self.records.len() * (TREE_ENTRY_BYTES + LISTED_BYTES);
         let boxes = self.boxes.heap_bytes() + self.boxes.len() * 512;
         self.listed.asked += 1;
-        if self.listed.asked > self.boxes.len() {
+        let (records, before) = (self.records.len(), self.listed.records);
+        if self.listed.asked > self.boxes.len() || records > before + before / 8 {
             let each = self.boxes.iter().map(|(_, b)| {
                 let marked = b.unseen.len() + b.deleted.len() + b.flagged.len();
                 b.changed.capacity() * size_of::<(u64, u32)>()
@@ -457,6 +461,7 @@ impl Replica {
             });
             self.listed = Listed {
                 asked: 0,
+                records,
                 bytes: each.sum(),
             };
         }
@@ -470,21 +475,18 @@ impl Replica {
             + self.history_uids * 4
             + self.history.len() * 128
             + self.tombstones.len() * TOMBSTONE_BYTES
-            + self.spilled * size_of::<FlagDot>()
+            + self.beside
             + self.keywords.memory_bytes()
             + self.content_bytes;
         size_of::<Self>() + messages + boxes + self.listed.bytes + other
     }
 
-    /// The flags of a record may have changed.
+    /// What a record has on the heap may have changed.
     pub(crate) fn weigh(&mut self, index: u32) {
         let record = &mut self.records[index];
-        let spilled = match record.flags.spilled() {
-            true => u16::try_from(record.flags.capacity()).unwrap_or(u16::MAX),
-            false => 0,
-        };
-        let before = std::mem::replace(&mut record.bits.spilled, spilled);
-        self.spilled = self.spilled - usize::from(before) + usize::from(spilled);
+        let bytes = u16::try_from(record.heap_bytes()).unwrap_or(u16::MAX);
+        let before = std::mem::replace(&mut record.bits.beside, bytes);
+        self.beside = self.beside - usize::from(before) + usize::from(bytes);
     }
 
     pub(crate) fn insert_box(&mut self, record: BoxRecord) -> u32 {

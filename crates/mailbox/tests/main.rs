@@ -5,6 +5,7 @@
 mod conflicts;
 mod encoding;
 mod import;
+mod memory;
 mod message;
 mod missing_blobs;
 #[cfg(feature = "mutants")]

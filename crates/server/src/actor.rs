@@ -30,6 +30,7 @@ use whimbrel_service::{
         Entry, Frame, LogEnd, Page, PeerInput, PeerOutput, Snapshot, Stream,
         snapshot::{Fixing, LOOKED_AT},
     },
+    rests::Rests,
     turns::Turns,
 };
 use whimbrel_storage::{
@@ -110,11 +111,15 @@ pub(crate) struct Actor<M, S> {
     inbox: Inbox,
     /// Questions that were taken out of the inbox, by account.
     questions: Turns<Option<AccountId>, Question>,
+    rests: Rests<AccountId>,
     pages: mpsc::Receiver<(Input, Work)>,
     to_pages: mpsc::Sender<(Input, Work)>,
     next_request: u64,
     waiters: HashMap<RequestId, (Waiter, Work)>,
     commits: VecDeque<Committing>,
+    /// How many commits were begun, and the number of the last for which anybody waits.
+    begun: u64,
+    hurries: u64,
     /// Logs on which a commit was lost for lack of room: the ones behind it are refused, and that is no defect.
     broken: HashSet<(PartitionId, Origin)>,
     links: BTreeMap<Incarnation, Link>,
@@ -187,11 +192,14 @@ where
             shared,
             inbox,
             questions: Turns::default(),
+            rests: Rests::default(),
             pages,
             to_pages,
             next_request: 0,
             waiters: HashMap::new(),
             commits: VecDeque::new(),
+            begun: 0,
+            hurries: 0,
             broken: HashSet::new(),
             links: BTreeMap::new(),
             states: States::default(),
@@ -217,17 +225,29 @@ where
             if self.sort_questions().is_err() {
                 return;
             }
+            let now = Instant::now();
+            let questions = self.has_question(now);
+            let look_again = match questions || self.questions.is_empty() {
+                true => None,
+                false => self.rests.look_again(now),
+            };
+            let mut asks = None;
             // No order among the branches: each gets its turn whatever the others bring.
             let (input, _work) = tokio::select! {
                 Some(input) = self.inbox.inputs.recv() => input,
-                () = std::future::ready(()), if !self.questions.is_empty() => {
-                    let Some((_, question)) = self.questions.pop() else {
-                        continue;
-                    };
-                    self.question(question)
-                }
-                Some(question) = self.inbox.questions.recv(), if self.questions.is_empty() => {
-                    self.question(question)
+                () = std::future::ready(()), if questions => match self.next_question(now) {
+                    Some(question) => {
+                        asks = question.account();
+                        self.question(question)
+                    }
+                    None => continue,
+                },
+                () = wait_until(look_again) => continue,
+                Some(question) = self.inbox.questions.recv(), if !questions && self.questions.len() < QUESTIONS_MAX => {
+                    if self.sort(question).is_err() {
+                        return;
+                    }
+                    continue;
                 }
                 Some(page) = self.pages.recv() => page,
                 Some(told) = self.inbox.peers.recv() => match told {
@@ -256,8 +276,13 @@ where
                 () = alarm.ring() => (Input::Time, self.shared.board.work().begin()),
                 else => return,
             };
+            let began = Instant::now();
             self.machine.handle(self.shared.clock.now(), input);
             let told = self.carry_out().and_then(|()| self.send());
+            if let Some(account) = asks {
+                let commits = (self.hurries, self.committed());
+                self.rests.worked(account, began, Instant::now(), commits);
+            }
             if told.and_then(|()| self.all_completed()).is_err() {
                 return;
             }
@@ -269,18 +294,44 @@ where
         while self.questions.len() < QUESTIONS_MAX
             && let Ok(question) = self.inbox.questions.try_recv()
         {
-            match question {
-                Question::Hangup(session, _work) => {
-                    let input = Input::Hangup(session);
-                    self.machine.handle(self.shared.clock.now(), input);
-                    self.carry_out().and_then(|()| self.send())?;
-                }
-                Question::Call(..) | Question::Admin(..) => {
-                    self.questions.push(question.account(), question);
-                }
-            }
+            self.sort(question)?;
         }
         Ok(())
+    }
+
+    fn sort(&mut self, question: Question) -> Result<(), Dead> {
+        match question {
+            Question::Hangup(session, _work) => {
+                let input = Input::Hangup(session);
+                self.machine.handle(self.shared.clock.now(), input);
+                self.carry_out().and_then(|()| self.send())
+            }
+            Question::Call(..) | Question::Admin(..) => {
+                let account = question.account();
+                if let Some(account) = account {
+                    self.rests.asks(account, Instant::now());
+                }
+                self.questions.push(account, question);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a question waits whose account does not rest.
+    fn has_question(&self, now: Instant) -> bool {
+        let committed = self.committed();
+        self.questions.waits_for(awake(&self.rests, now, committed))
+    }
+
+    fn next_question(&mut self, now: Instant) -> Option<Question> {
+        let committed = self.committed();
+        let next = self.questions.pop_of(awake(&self.rests, now, committed));
+        next.map(|(_, question)| question)
+    }
+
+    /// How many commits are done: those under way end in the order in which they were begun.
+    fn committed(&self) -> u64 {
+        self.begun - self.commits.len() as u64
     }
 
     /// Tells the machine of all commits that are done. They go before what is new: one input may bring several commits, and if these had only their
@@ -594,6 +645,10 @@ where
         let began = (!commit.lazy).then(Instant::now);
         // The store queues it now, not when the future is polled: the order is that of the calls.
         let outcome = Box::pin(self.shared.store.commit(commit));
+        self.begun += 1;
+        if began.is_some() {
+            self.hurries = self.begun;
+        }
         self.commits.push_back(Committing {
             ticket,
             log,
@@ -679,6 +734,22 @@ async fn look_up<S: LogStore>(
         }
     }
     Ok(fixing.done())
+}
+
+/// The accounts that do not rest. Questions about no account are few.
+fn awake(
+    rests: &Rests<AccountId>,
+    now: Instant,
+    committed: u64,
+) -> impl Fn(Option<AccountId>) -> bool {
+    move |account| account.is_none_or(|account| !rests.rests(account, now, committed))
+}
+
+async fn wait_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The first commit under way, when it is done; the others behind it wait for it.

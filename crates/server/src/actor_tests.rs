@@ -34,7 +34,7 @@ impl Machine for Script {
             Input::Loaded { ticket, rows, done } => {
                 format!("Loaded {} {} {done}", ticket.0, rows.len())
             }
-            Input::Call(..) => "Call".to_owned(),
+            Input::Call(_, Call::Mailbox { account, .. }) => format!("Call {}", account.0[0]),
             Input::Committed(ticket) => format!("Committed {}", ticket.0),
             Input::CommitFailed(ticket) => format!("CommitFailed {}", ticket.0),
             Input::Time => {
@@ -233,6 +233,39 @@ async fn questions_are_answered_and_sessions_are_told() {
     assert!(matches!(reply, Reply::Done));
     assert_eq!(session.signal.next().await, Event::Changed);
     world.settle().await;
+}
+
+/// One account's heavy questions leave room for another's in between.
+#[tokio::test]
+async fn who_asks_heavy_questions_rests_between_them() {
+    let script = Script {
+        answer: Some(|input| match input {
+            Input::Call(request, Call::Mailbox { account, .. }) => {
+                if account == HEAVY {
+                    std::thread::sleep(Duration::from_millis(500));
+                }
+                vec![Output::Reply(request, Reply::Done)]
+            }
+            _ => Vec::new(),
+        }),
+        ..Script::default()
+    };
+    const HEAVY: AccountId = AccountId([8; 16]);
+    let world = world(script);
+    let light = async || world.board.call(call()).await.unwrap().await.unwrap();
+    light().await;
+    let mut heavy = Vec::new();
+    for _ in 0..2 {
+        let call = Call::mailbox(HEAVY, MailboxCall::list());
+        heavy.push(world.board.call(call).await.unwrap());
+    }
+    heavy.remove(0).await.unwrap();
+    for _ in 0..3 {
+        light().await;
+    }
+    heavy.remove(0).await.unwrap();
+    let log = world.log.lock().unwrap().join(" ");
+    assert_eq!(log, "Call 7 Call 8 Call 7 Call 7 Call 7 Call 8");
 }
 
 #[tokio::test]

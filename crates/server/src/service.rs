@@ -133,7 +133,8 @@ impl<S: Store> Service<S> {
             origin,
             slot: identity.slot,
             round: identity.round,
-            accounts_bytes_max: config.storage.accounts_bytes_max.bytes() / owners,
+            accounts_bytes_max: config.storage.accounts_bytes_max.bytes(),
+            owners,
             quota: quota(config),
             waiting_calls_max: config.limits.waiting_calls_max,
             collect_after_seconds: config.storage.collect_after.as_secs(),
@@ -154,8 +155,9 @@ impl<S: Store> Service<S> {
             },
             ..owner::Config::default()
         };
+        let loaded = owner::LoadedAccounts::default();
         for inbox in owner_inboxes {
-            let mut machine = PartitionOwner::new(owner_config.clone());
+            let mut machine = PartitionOwner::beside(owner_config.clone(), loaded.clone());
             tell_clock(&mut machine, clock, told);
             actors.spawn(Actor::new("owner", machine, inbox, Arc::clone(&shared)).run());
         }

@@ -10,8 +10,8 @@
 //! - A batch of another node, the rows that it changes and the position are one commit.
 //! - No machine reads a clock or does I/O; what takes long (rows into an account, argon2) is given out and comes back as an input.
 //!
-//! Reading order: `api`, `machine`, `log`, `gate`, `turns`; `peers/mod`, `peers/shipping` (batches of others), `stamps`. Owner: `owner/mod`,
-//! `loading`, `calls`, `looking`, `writing`, `remote_batches`, `reading`, `confirming`, `failover`, `syncing`, `joining`, `leaving`. Directory:
+//! Reading order: `api`, `machine`, `log`, `gate`, `turns`, `rests`; `peers/mod`, `peers/shipping` (batches of others), `stamps`. Owner:
+//! `owner/mod`, `loading`, `calls`, `looking`, `writing`, `remote_batches`, `reading`, `confirming`, `failover`, `syncing`, `joining`, `leaving`. Directory:
 //! `directory`, `auth`, `directory/decoys`, `scram`. Queue: `queue`, `queue/accepting`, `remote_batches`, `holders`, `forwarding`, `takeover`.
 //! Offline: `verify`.
 
@@ -32,6 +32,7 @@ pub mod owner;
 pub mod peers;
 pub mod printable;
 pub mod queue;
+pub mod rests;
 pub mod saslprep;
 pub mod scram;
 pub mod senders;

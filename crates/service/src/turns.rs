@@ -60,10 +60,27 @@ impl<K: Copy + Ord, T> Turns<K, T> {
 
     /// Whose turn it is.
     pub fn pop(&mut self) -> Option<(K, T)> {
-        let ((round, _), (key, item)) = self.queue.pop_first()?;
-        self.round = round;
+        self.pop_of(|_| true)
+    }
+
+    /// Whose turn it is among some keys.
+    pub fn pop_of(&mut self, takes_part: impl Fn(K) -> bool) -> Option<(K, T)> {
+        let place = *self.first_of(takes_part)?;
+        let (key, item) = self.queue.remove(&place)?;
+        self.round = place.0;
         self.left(key);
         Some((key, item))
+    }
+
+    /// Whether anybody waits for some keys.
+    pub fn waits_for(&self, takes_part: impl Fn(K) -> bool) -> bool {
+        self.first_of(takes_part).is_some()
+    }
+
+    fn first_of(&self, takes_part: impl Fn(K) -> bool) -> Option<&(u64, u64)> {
+        let mut places = self.queue.iter();
+        let first = places.find(|(_, (key, _))| takes_part(*key));
+        first.map(|(place, _)| place)
     }
 
     /// Takes the last that waits for a key.
@@ -107,6 +124,24 @@ mod tests {
         let rest: Vec<_> = std::iter::from_fn(|| next(&mut turns)).collect();
         assert_eq!(rest, ["b1", "a2", "c1", "a3", "c2"]);
         assert!(turns.keys.is_empty());
+    }
+
+    #[test]
+    fn some_keys_can_be_passed_over() {
+        let mut turns = Turns::default();
+        for item in ["a1", "a2", "b1", "b2"] {
+            turns.push(item.as_bytes()[0], item);
+        }
+        let others = |key| key != b'a';
+        assert_eq!(turns.pop_of(others), Some((b'b', "b1")));
+        assert_eq!(turns.pop_of(others), Some((b'b', "b2")));
+        assert!(!turns.waits_for(others) && turns.waits_for(|_| true));
+        assert_eq!(turns.pop_of(others), None);
+        // Who comes now is behind one of those that were passed over, not behind all.
+        assert_eq!(turns.pop(), Some((b'a', "a1")));
+        turns.push(b'c', "c1");
+        let rest: Vec<_> = std::iter::from_fn(|| turns.pop()).collect();
+        assert_eq!(rest, [(b'a', "a2"), (b'c', "c1")]);
     }
 
     #[test]

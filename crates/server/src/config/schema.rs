@@ -393,7 +393,8 @@ schema! {
     quota: QuotaSection {
         /// Bytes of an account's messages. Each copy counts. 0B: as much as the disk has room for.
         bytes_max: Size = "\"20GiB\"", "\"0B\"" ..= "\"1024TiB\"";
-        /// Messages of an account. Each takes about two hundred bytes of memory while the account is in use. 0: no limit.
+        /// Messages of an account. Each takes about 320 bytes of memory while the account is in use (`storage.accounts_bytes_max` says how large one may
+        /// be). 0: no limit.
         messages_max: usize = "1000000", "0" ..= "100000000";
         /// Mailboxes of an account. 0: 10,000, which is the maximum in any case.
         mailboxes_max: usize = "0", "0" ..= "10000";
@@ -401,8 +402,9 @@ schema! {
 
     /// The storage engine.
     storage: StorageSection {
-        /// Memory for the state of accounts, over all owners. The server evicts the least recently used accounts.
-        accounts_bytes_max: Size = "\"256MiB\"", "\"16MiB\"" ..= "\"1TiB\"";
+        /// Memory for the state of accounts, over all owners. The server evicts the least recently used accounts; those with open sessions stay. An account
+        /// may not grow beyond what is left of twice this size: one that is alone, beyond this size.
+        accounts_bytes_max: Size = "\"192MiB\"", "\"16MiB\"" ..= "\"1TiB\"";
         /// How long the bytes of a removed message stay, so that a session that reads them can finish.
         collect_after: Duration = "\"60s\"", "\"0s\"" ..= "\"1d\"";
         /// Size of the engine's block cache.

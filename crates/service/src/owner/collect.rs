@@ -222,7 +222,7 @@ impl PartitionOwner {
         }
         let measured = entry
             .measured
-            .again(replica, &mut self.bytes, self.quotas.of(account));
+            .again(replica, &mut self.memory, self.quotas.of(account));
         self.out.extend(measured);
         let partition = entry.partition;
         if forgets {

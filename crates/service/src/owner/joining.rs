@@ -429,9 +429,10 @@ impl PartitionOwner {
         units.extend(gone_rows.iter().map(|row| vec![gone(row)]));
         let stalled = own.stalled.contains_key(&account);
         // It is in memory from now on, so that commits are its own.
-        let measured = entry
-            .measured
-            .again(&mut replica, &mut self.bytes, self.quotas.of(account));
+        let measured =
+            entry
+                .measured
+                .again(&mut replica, &mut self.memory, self.quotas.of(account));
         self.out.extend(measured);
         self.counted.accounts_joined += 1;
         self.write_rows(account, Room::Ordinary, units);

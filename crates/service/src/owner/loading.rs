@@ -715,7 +715,7 @@ impl PartitionOwner {
         let Some(entry) = self.accounts.remove(&account) else {
             return;
         };
-        self.bytes -= entry.measured.bytes;
+        self.memory.change(entry.measured.bytes, 0);
         if !entry.watchers.is_empty() {
             self.looked.insert(account);
         }

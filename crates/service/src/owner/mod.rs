@@ -30,6 +30,7 @@ pub mod keys;
 mod leaving;
 mod loading;
 mod looking;
+mod memory;
 mod missing_blobs;
 mod notify;
 mod pending_merge;
@@ -47,6 +48,8 @@ mod stalled_accounts;
 mod syncing;
 mod waiting;
 mod writing;
+
+pub use memory::LoadedAccounts;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -78,8 +81,10 @@ pub struct Config {
     pub origin: Incarnation,
     /// Its slot: the low bits of the UIDs it claims.
     pub slot: u8,
-    /// Accounts in memory, in bytes: beyond it those that nobody watches are evicted. `storage.accounts_bytes_max`, divided by the owners.
+    /// Accounts in memory, in bytes, of all owners of the node: beyond it those that nobody watches are evicted. `storage.accounts_bytes_max`.
     pub accounts_bytes_max: usize,
+    /// How many owners the node has. `server.owners`.
+    pub owners: usize,
     /// What each account may hold.
     pub quota: Quota,
     /// Calls that wait for one account to be loaded: beyond, a client is told to try later. A limit of memory against a store that
@@ -152,6 +157,7 @@ impl Default for Config {
             origin: Incarnation::from_hash(1),
             slot: 0,
             accounts_bytes_max: 64 << 20,
+            owners: 1,
             quota: Quota::default(),
             waiting_calls_max: 1024,
             round: 0,
@@ -232,8 +238,8 @@ pub struct PartitionOwner {
     caught_up: Option<u64>,
     /// What accounts may hold.
     quotas: quota::Quotas,
-    /// Memory of all loaded accounts, in bytes.
-    bytes: usize,
+    /// Memory of loaded accounts.
+    memory: memory::Memory,
     /// What was counted since the start.
     counted: Figures,
     /// Of that, claims made again, by partition.
@@ -410,9 +416,16 @@ impl PartitionOwner {
     /// An owner that has loaded nothing yet. It owns whatever is routed to it.
     #[must_use]
     pub fn new(config: Config) -> Self {
+        Self::beside(config, LoadedAccounts::default())
+    }
+
+    /// One of several owners of a node, which share the memory for accounts.
+    #[must_use]
+    pub fn beside(config: Config, loaded: LoadedAccounts) -> Self {
         PartitionOwner {
             windows: replication_budget::Windows::new(config.windows),
             quotas: quota::Quotas::new(config.quota.clone()),
+            memory: memory::Memory::new(loaded, config.accounts_bytes_max, config.owners),
             config,
             stamps: Stamps::default(),
             partitions: BTreeMap::new(),
@@ -441,7 +454,6 @@ impl PartitionOwner {
             open: BTreeSet::new(),
             queue_recovered: false,
             caught_up: None,
-            bytes: 0,
             counted: Figures::default(),
             claims: BTreeMap::new(),
             next_ticket: 0,
@@ -459,8 +471,8 @@ impl PartitionOwner {
 
     /// Drops accounts that nobody watches, the longest unused first, until the budget is kept.
     fn evict(&mut self) {
-        while self.bytes > self.config.accounts_bytes_max {
-            let hard = self.bytes > 2 * self.config.accounts_bytes_max;
+        while self.memory.is_over() {
+            let hard = self.memory.is_far_over();
             let idle = self.accounts.iter().filter(|(_, entry)| {
                 matches!(entry.phase, Phase::Running(_))
                     && entry.watchers.is_empty()
@@ -480,7 +492,7 @@ impl PartitionOwner {
                 return;
             };
             if let Some(entry) = self.accounts.remove(&account) {
-                self.bytes -= entry.measured.bytes;
+                self.memory.change(entry.measured.bytes, 0);
                 self.counted.accounts_evicted += 1;
                 if let Phase::Running(replica) = entry.phase {
                     self.out.push_back(Output::Discard(replica));
@@ -562,7 +574,10 @@ impl PartitionOwner {
                 let confirm = confirm.and_then(|of| self.confirm(now, account, of));
                 self.hold(account, request, target, reply, confirm)
             }
-            Err(failure) => Some(Reply::Failed(failure)),
+            Err(failure) => {
+                self.warn_of_memory(account, &failure);
+                Some(Reply::Failed(failure))
+            }
         };
         if let Some(reply) = reply {
             self.answer(account, Output::Reply(request, reply));
@@ -689,7 +704,7 @@ impl Machine for PartitionOwner {
         };
         Figures {
             accounts_loaded: self.accounts.values().filter(running).count() as u64,
-            accounts_bytes: self.bytes as u64,
+            accounts_bytes: self.memory.own() as u64,
             accounts_stalled: open.clone().map(|own| own.stalled.len() as u64).sum(),
             watchers: self.sessions.len() as u64,
             log_partitions: logs.clone().count() as u64,

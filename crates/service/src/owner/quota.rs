@@ -8,16 +8,13 @@ use std::collections::BTreeMap;
 use whimbrel_directory::OwnQuota;
 use whimbrel_mailbox::{AccountId, MAILBOXES_MAX, Replica};
 
-use super::{PartitionOwner, Phase};
+use super::{PartitionOwner, Phase, memory::Memory};
 use crate::{
     api::{Failure, Quota, Usage},
-    machine::Output,
+    machine::{Note, Output},
 };
 
-/// An account is large that takes this part of the memory for all of an owner,
-const LARGE_PART: usize = 16;
-/// and at least so much: some thousand messages.
-const LARGE_BYTES_MIN: usize = 1 << 20;
+const NO_MEMORY: &str = "The server has no memory for a larger account, try again later";
 
 impl PartitionOwner {
     pub(super) fn usage(&self, account: AccountId) -> Result<Usage, Failure> {
@@ -61,20 +58,24 @@ impl PartitionOwner {
         self.may_grow(account)
     }
 
-    /// Accounts that are watched are not evicted. If all together take twice the memory that they may, the large ones among them do not grow.
+    /// Accounts that are watched are not evicted: the large ones among them do not grow when there is little memory left.
     pub(super) fn may_grow(&self, account: AccountId) -> Result<(), Failure> {
-        let bytes_max = self.config.accounts_bytes_max;
-        let own = self
-            .accounts
-            .get(&account)
-            .map_or(0, |entry| entry.measured.bytes);
-        let is_large = own > (bytes_max / LARGE_PART).max(LARGE_BYTES_MIN);
-        if is_large && self.bytes > 2 * bytes_max {
-            return Err(Failure::Limit(
-                "The server has no memory for a larger account, try again later",
-            ));
+        let entry = self.accounts.get(&account);
+        let bytes = entry.map_or(0, |entry| entry.measured.bytes);
+        match self.memory.may_grow(bytes) {
+            true => Ok(()),
+            false => Err(Failure::Limit(NO_MEMORY)),
         }
-        Ok(())
+    }
+
+    /// A call failed. The administrator can help with memory.
+    pub(super) fn warn_of_memory(&mut self, account: AccountId, failure: &Failure) {
+        if *failure == Failure::Limit(NO_MEMORY) {
+            let text = format!(
+                "no memory for a larger account, see storage.accounts_bytes_max; account={account}"
+            );
+            self.out.push_back(Output::Log(Note::Warning(text)));
+        }
     }
 
     /// The directory says what an account may hold.
@@ -84,7 +85,7 @@ impl PartitionOwner {
             && let Phase::Running(replica) = &mut entry.phase
         {
             let quota = self.quotas.of(account);
-            let measured = entry.measured.again(replica, &mut self.bytes, quota);
+            let measured = entry.measured.again(replica, &mut self.memory, quota);
             self.out.extend(measured);
         }
     }
@@ -148,17 +149,16 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// It has changed. `total`: the memory of all accounts. The directory is told when the account has reached its quota, or has room again: meanwhile no
+    /// It has changed. The directory is told when the account has reached its quota, or has room again: meanwhile no
     /// mail is accepted for it.
     pub(super) fn again(
         &mut self,
         replica: &mut Replica,
-        total: &mut usize,
+        memory: &mut Memory,
         quota: &Quota,
     ) -> Option<Output> {
         let bytes = replica.memory_bytes();
-        *total = *total - self.bytes + bytes;
-        self.bytes = bytes;
+        memory.change(std::mem::replace(&mut self.bytes, bytes), bytes);
         let used = replica.usage();
         let reached = |used: u64, max: Option<u64>| max.is_some_and(|max| used >= max);
         let full =

@@ -353,7 +353,7 @@ impl PartitionOwner {
         rows.push(last);
         let measured = entry
             .measured
-            .again(replica, &mut self.bytes, self.quotas.of(account));
+            .again(replica, &mut self.memory, self.quotas.of(account));
         self.out.extend(measured);
         let notifier = Notifier {
             sessions: &mut self.sessions,

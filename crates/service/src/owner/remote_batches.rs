@@ -571,7 +571,8 @@ impl PartitionOwner {
                 Ok(_) => {
                     // It is read again, without this, and takes it in as many commits as it needs. Who looks at it is told then.
                     entry.phase = Phase::Absent;
-                    self.bytes -= std::mem::take(&mut entry.measured.bytes);
+                    self.memory
+                        .change(std::mem::take(&mut entry.measured.bytes), 0);
                     entry.newest = Some(ticket);
                     entry.wait_until = None;
                     mutations.extend(own.hold_for_now(account, batch, index));
@@ -598,7 +599,7 @@ impl PartitionOwner {
             shown.push((account, take_visible(replica, account)));
             let measured = entry
                 .measured
-                .again(replica, &mut self.bytes, self.quotas.of(account));
+                .again(replica, &mut self.memory, self.quotas.of(account));
             self.out.extend(measured);
             entry.newest = Some(ticket);
             entry.wait_until = effects.wait_until;

@@ -414,8 +414,8 @@ impl PartitionOwner {
         });
         for entry in self.accounts.values_mut() {
             if entry.partition == partition && !matches!(entry.phase, Phase::Purging) {
-                self.bytes -= entry.measured.bytes;
-                entry.measured.bytes = 0;
+                self.memory
+                    .change(std::mem::take(&mut entry.measured.bytes), 0);
                 entry.wait_until = None;
                 entry.phase = Phase::Absent;
             }

@@ -152,7 +152,7 @@ impl PartitionOwner {
             }
             let measured = entry
                 .measured
-                .again(replica, &mut self.bytes, self.quotas.of(account));
+                .again(replica, &mut self.memory, self.quotas.of(account));
             self.out.extend(measured);
             let mut commit = None;
             if sealed.is_some() || !mutations.is_empty() {
@@ -414,7 +414,7 @@ impl PartitionOwner {
             let Some(entry) = self.accounts.get_mut(&account) else {
                 continue;
             };
-            self.bytes -= entry.measured.bytes;
+            self.memory.change(entry.measured.bytes, 0);
             entry.measured.bytes = 0;
             entry.newest = None;
             entry.wait_until = None;

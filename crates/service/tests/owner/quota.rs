@@ -148,7 +148,7 @@ fn deliveries_are_not_refused() {
     assert_eq!(usage(&mut world).1, 2);
 }
 
-/// An account that is watched stays in memory, and does not grow beyond twice what all may take. Small ones go on.
+/// An account that is watched stays in memory, and does not grow beyond what all may take. Small ones go on.
 #[test]
 fn memory() {
     let mut world = World::with(Config {
