@@ -6,6 +6,7 @@
 //! - After a commit that failed for good, or an [`Output::Fatal`], the machine is never called again and nothing that it
 //!   still wanted to say is said: the node stops.
 
+mod questions;
 mod reading;
 
 use std::{
@@ -20,7 +21,6 @@ use std::{
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use whimbrel_cluster::Handle;
 use whimbrel_crdt::{Hash, Incarnation};
-use whimbrel_mailbox::AccountId;
 use whimbrel_service::{
     admin::AdminReply,
     api::Reply,
@@ -30,14 +30,13 @@ use whimbrel_service::{
         Entry, Frame, LogEnd, Page, PeerInput, PeerOutput, Snapshot, Stream,
         snapshot::{Fixing, LOOKED_AT},
     },
-    rests::Rests,
-    turns::Turns,
 };
 use whimbrel_storage::{
     Commit, KeyRange, LogEntry, LogPosition, LogStore, Origin, PartitionId, Refusal, ScanLimit,
     SnapshotId, StoreError,
 };
 
+use self::questions::Questions;
 use crate::{
     clock::{Alarm, Clock},
     cluster::Ask,
@@ -45,7 +44,7 @@ use crate::{
     node::random,
     password::Verifier,
     registry::Registry,
-    router::{FromPeer, Inbox, QUESTIONS_MAX, Question, Router, Work},
+    router::{FromPeer, Inbox, Question, Router, Work},
 };
 
 /// Pages of a scan that wait for the machine: the scan goes on when it has taken them.
@@ -109,9 +108,7 @@ pub(crate) struct Actor<M, S> {
     machine: M,
     shared: Arc<Shared<S>>,
     inbox: Inbox,
-    /// Questions that were taken out of the inbox, by account.
-    questions: Turns<Option<AccountId>, Question>,
-    rests: Rests<AccountId>,
+    questions: Questions,
     pages: mpsc::Receiver<(Input, Work)>,
     to_pages: mpsc::Sender<(Input, Work)>,
     next_request: u64,
@@ -191,8 +188,7 @@ where
             machine,
             shared,
             inbox,
-            questions: Turns::default(),
-            rests: Rests::default(),
+            questions: Questions::default(),
             pages,
             to_pages,
             next_request: 0,
@@ -226,24 +222,23 @@ where
                 return;
             }
             let now = Instant::now();
-            let questions = self.has_question(now);
-            let look_again = match questions || self.questions.is_empty() {
-                true => None,
-                false => self.rests.look_again(now),
-            };
+            let asked = self.questions.has(now, self.committed());
             let mut asks = None;
             // No order among the branches: each gets its turn whatever the others bring.
             let (input, _work) = tokio::select! {
                 Some(input) = self.inbox.inputs.recv() => input,
-                () = std::future::ready(()), if questions => match self.next_question(now) {
-                    Some(question) => {
-                        asks = question.account();
-                        self.question(question)
+                () = std::future::ready(()), if asked => {
+                    let committed = self.committed();
+                    match self.questions.next(now, committed) {
+                        Some(question) => {
+                            asks = question.account();
+                            self.question(question)
+                        }
+                        None => continue,
                     }
-                    None => continue,
-                },
-                () = wait_until(look_again) => continue,
-                Some(question) = self.inbox.questions.recv(), if !questions && self.questions.len() < QUESTIONS_MAX => {
+                }
+                () = self.questions.rest(now), if !asked => continue,
+                Some(question) = self.inbox.questions.recv(), if !asked && self.questions.has_room() => {
                     if self.sort(question).is_err() {
                         return;
                     }
@@ -281,7 +276,7 @@ where
             let told = self.carry_out().and_then(|()| self.send());
             if let Some(account) = asks {
                 let commits = (self.hurries, self.committed());
-                self.rests.worked(account, began, Instant::now(), commits);
+                self.questions.worked(account, began, commits);
             }
             if told.and_then(|()| self.all_completed()).is_err() {
                 return;
@@ -291,7 +286,7 @@ where
 
     /// Takes questions out of the inbox, so that accounts take turns. A session's last word is heard at once: all that it asked before was answered.
     fn sort_questions(&mut self) -> Result<(), Dead> {
-        while self.questions.len() < QUESTIONS_MAX
+        while self.questions.has_room()
             && let Ok(question) = self.inbox.questions.try_recv()
         {
             self.sort(question)?;
@@ -307,26 +302,10 @@ where
                 self.carry_out().and_then(|()| self.send())
             }
             Question::Call(..) | Question::Admin(..) => {
-                let account = question.account();
-                if let Some(account) = account {
-                    self.rests.asks(account, Instant::now());
-                }
-                self.questions.push(account, question);
+                self.questions.push(question);
                 Ok(())
             }
         }
-    }
-
-    /// Whether a question waits whose account does not rest.
-    fn has_question(&self, now: Instant) -> bool {
-        let committed = self.committed();
-        self.questions.waits_for(awake(&self.rests, now, committed))
-    }
-
-    fn next_question(&mut self, now: Instant) -> Option<Question> {
-        let committed = self.committed();
-        let next = self.questions.pop_of(awake(&self.rests, now, committed));
-        next.map(|(_, question)| question)
     }
 
     /// How many commits are done: those under way end in the order in which they were begun.
@@ -734,22 +713,6 @@ async fn look_up<S: LogStore>(
         }
     }
     Ok(fixing.done())
-}
-
-/// The accounts that do not rest. Questions about no account are few.
-fn awake(
-    rests: &Rests<AccountId>,
-    now: Instant,
-    committed: u64,
-) -> impl Fn(Option<AccountId>) -> bool {
-    move |account| account.is_none_or(|account| !rests.rests(account, now, committed))
-}
-
-async fn wait_until(time: Option<Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time.into()).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// The first commit under way, when it is done; the others behind it wait for it.

@@ -13,13 +13,14 @@
 //! Reading order: `api`, `machine`, `log`, `gate`, `turns`, `rests`; `peers/mod`, `peers/shipping` (batches of others), `stamps`. Owner:
 //! `owner/mod`, `loading`, `calls`, `looking`, `writing`, `remote_batches`, `reading`, `confirming`, `failover`, `syncing`, `joining`, `leaving`. Directory:
 //! `directory`, `auth`, `directory/decoys`, `scram`. Queue: `queue`, `queue/accepting`, `remote_batches`, `holders`, `forwarding`, `takeover`.
-//! Offline: `verify`.
+//! Among other nodes: `cluster`. Offline: `verify`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod admin;
 pub mod api;
 pub mod auth;
+pub mod cluster;
 pub mod content;
 pub mod directory;
 pub mod figures;

@@ -1,12 +1,11 @@
 //! Which accounts rest: the next question of an account with heavy ones waits for twice as long as the last one took, and until that one's commits are
 //! done, so that others are served in between. Who is alone does not rest.
 //!
+//! Times are since the start of the process.
+//!
 //! Without rests an account with many sessions that copy whole mailboxes has the machine between any two steps of another account's APPEND.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 /// A question that takes the machine less than this is not heavy: even ten in a row are not felt.
 pub const HEAVY: Duration = Duration::from_millis(10);
@@ -25,14 +24,14 @@ const RESTING_MAX: usize = 64;
 pub struct Rests<K> {
     resting: BTreeMap<K, Rest>,
     /// Who asked last, and when.
-    last: Option<(K, Instant)>,
+    last: Option<(K, Duration)>,
     /// Who asked last among all others, and when.
-    other: Option<(K, Instant)>,
+    other: Option<(K, Duration)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Rest {
-    until: Instant,
+    until: Duration,
     /// The number of its last commit.
     commit: u64,
 }
@@ -49,7 +48,7 @@ impl<K> Default for Rests<K> {
 
 impl<K: Copy + Ord> Rests<K> {
     /// An account asks.
-    pub fn asks(&mut self, account: K, now: Instant) {
+    pub fn asks(&mut self, account: K, now: Duration) {
         if let Some((last, _)) = self.last
             && last != account
         {
@@ -59,9 +58,9 @@ impl<K: Copy + Ord> Rests<K> {
     }
 
     /// The machine has worked on a question of an account. Commits are numbered: `commits` has the last that was begun, and the last that is done.
-    pub fn worked(&mut self, account: K, began: Instant, now: Instant, commits: (u64, u64)) {
+    pub fn worked(&mut self, account: K, began: Duration, now: Duration, commits: (u64, u64)) {
         let (commit, committed) = commits;
-        let took = now.duration_since(began);
+        let took = now.saturating_sub(began);
         if took < HEAVY || !self.others_want(account, now) {
             return;
         }
@@ -75,22 +74,22 @@ impl<K: Copy + Ord> Rests<K> {
 
     /// Whether an account rests, when the commits up to a number are done.
     #[must_use]
-    pub fn rests(&self, account: K, now: Instant, committed: u64) -> bool {
+    pub fn rests(&self, account: K, now: Duration, committed: u64) -> bool {
         let rest = self.resting.get(&account);
         rest.is_some_and(|rest| rest.until > now || rest.commit > committed)
     }
 
     /// When to look again; the end of a commit is another reason.
     #[must_use]
-    pub fn look_again(&self, now: Instant) -> Option<Instant> {
+    pub fn look_again(&self, now: Duration) -> Option<Duration> {
         let ends = self.resting.values().map(|rest| rest.until);
         ends.filter(|until| *until > now).min()
     }
 
-    fn others_want(&self, account: K, now: Instant) -> bool {
+    fn others_want(&self, account: K, now: Duration) -> bool {
         let asked = [self.last, self.other];
         let mut asked = asked.into_iter().flatten();
-        asked.any(|(who, at)| who != account && now.duration_since(at) < RECENT)
+        asked.any(|(who, at)| who != account && now.saturating_sub(at) < RECENT)
     }
 }
 
@@ -102,7 +101,7 @@ mod tests {
 
     #[test]
     fn who_has_heavy_questions_rests_while_others_want_to_be_served() {
-        let (mut rests, t0) = (Rests::default(), Instant::now());
+        let (mut rests, t0) = (Rests::default(), Duration::ZERO);
         let t1 = t0 + TOOK;
         rests.asks('b', t0);
         rests.asks('a', t0);
@@ -120,7 +119,7 @@ mod tests {
 
     #[test]
     fn who_is_alone_does_not_rest() {
-        let (mut rests, t0) = (Rests::default(), Instant::now());
+        let (mut rests, t0) = (Rests::default(), Duration::ZERO);
         rests.asks('b', t0);
         // Its question is too long ago.
         let t1 = t0 + RECENT;
@@ -143,7 +142,7 @@ mod tests {
 
     #[test]
     fn few_rests_are_remembered() {
-        let (mut rests, t0) = (Rests::default(), Instant::now());
+        let (mut rests, t0) = (Rests::default(), Duration::ZERO);
         let numbers = 0..2 * RESTING_MAX;
         for number in numbers.clone() {
             rests.asks(number, t0);

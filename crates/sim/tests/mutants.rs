@@ -60,6 +60,11 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("claim-for-any-placement", &["U3"], Cluster(15)),
     ("claim-last-wins", &["U3"], Regions(2)),
     (
+        "closed-before-it-is-read",
+        &["U3", "D1", "closed", "applied"],
+        Anywhere,
+    ),
+    (
         "collects-unstable",
         &["U3", "D1", "causal_delivery", "stopped"],
         Cluster(53),
@@ -113,6 +118,7 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
         &[],
         Test(queued::accepted_mail_survives_the_loss_of_the_node_that_took_it),
     ),
+    ("nobody-comes-back", &["is not back"], Cluster(15)),
     ("nobody-waits", &["told UID", "claims:"], Regions(0)),
     (
         "nobody-waits-for-bodies",
@@ -127,11 +133,17 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
         Test(a_removed_account_does_not_come_back),
     ),
     ("second-restore-not-renewed", &["U2"], Cluster(668)),
+    ("removed-are-not-closed", &["does not close"], Cluster(1)),
     ("rest-is-lost", &["U3", "D1", "stored"], Regions(3)),
     (
         "resume-skips-unapplied",
         &["U3", "never answered", "causal_delivery"],
         Lost(167),
+    ),
+    (
+        "served-before-it-is-here",
+        &["U2", "U3", "D1", "answers"],
+        Anywhere,
     ),
     ("sends-beyond-the-window", &["memory"], Cluster(16)),
     ("takeover-claims-nothing", &["overlooks"], Cluster(18)),

@@ -12,9 +12,8 @@
 //! Reading order: [`files`], `rpc`, [`roster_store`] (members), `rpc_server` (answers), [`status`], [`startup_identity`], `duplicate_node` (whether
 //! another machine runs as this node), `unverified` (peers that were not reached at the start), `links` (what machines send), `link_input` (what
 //! comes), `blobs`, `calls`, `clocks`, `removal` (members that are gone), `drain` (who goes), [`relay`] (clients' sessions that another node serves),
-//! `syncing` (a node that is new), `placing` (which partitions it holds), `backoff` (how long it tries to leave one).
+//! `syncing` (a node that is new), `placing` (which partitions it holds).
 
-mod backoff;
 mod blobs;
 mod calls;
 mod clocks;
@@ -94,7 +93,6 @@ pub struct Cluster<S> {
     events: mpsc::Receiver<whimbrel_cluster::Event>,
     /// Bytes that all logs may have.
     log_retention_bytes: u64,
-    wanted: placing::Wanted,
     bodies: whimbrel_service::peers::blobs::Config,
     tasks: JoinSet<()>,
     clock: Clock,
@@ -168,6 +166,7 @@ impl<S: Store> Cluster<S> {
             store,
             transport,
             overrides,
+            placing::wanted(config),
         ));
         tasks.spawn(Arc::clone(&state).answer_all(asked));
         tasks.spawn(Arc::clone(&state).answer_all(of_strangers));
@@ -211,7 +210,6 @@ impl<S: Store> Cluster<S> {
             wants,
             events,
             log_retention_bytes: config.cluster.log_retention_bytes.0,
-            wanted: placing::Wanted::of(config),
             bodies: whimbrel_service::peers::blobs::Config {
                 ahead_bytes_max: config.cluster.ahead_bytes.0,
                 ..Default::default()
@@ -234,7 +232,6 @@ impl<S: Store> Cluster<S> {
             wants,
             events,
             log_retention_bytes,
-            wanted,
             bodies,
             mut tasks,
             clock,
@@ -280,11 +277,7 @@ impl<S: Store> Cluster<S> {
             Arc::clone(&board),
             log_retention_bytes,
         ));
-        tasks.spawn(placing::watch(
-            Arc::clone(&state),
-            Arc::clone(&board),
-            wanted,
-        ));
+        tasks.spawn(placing::watch(Arc::clone(&state), Arc::clone(&board)));
         tasks.spawn(slots::watch(Arc::clone(&state), clock));
         let (to_filled, filled) = watch::channel(state.is_filled());
         tasks.spawn(removal::watch(

@@ -17,7 +17,11 @@ use whimbrel_replication::{
     roster::{MergeOutcome, Place, Roster, RosterError},
     wire::Frame,
 };
-use whimbrel_service::{owner::keys::partition_of, peers::PeerInput};
+use whimbrel_service::{
+    cluster::placing::{Placing, Wanted},
+    owner::keys::partition_of,
+    peers::PeerInput,
+};
 use whimbrel_storage::{LogPosition, Origin, StoreError};
 
 use super::{
@@ -64,8 +68,8 @@ pub(super) struct State<S> {
     clock: std::sync::Mutex<Option<clocks::Refused>>,
     /// This node is new, and has not all that another one had.
     syncing: AtomicBool,
-    /// Partitions to which this node came back and of which it has all, when it was looked last.
-    whole: std::sync::Mutex<BTreeSet<PartitionId>>,
+    /// Which partitions this node leaves, and to which it comes back.
+    pub(super) placing: std::sync::Mutex<Placing>,
     /// What other members hold of this node's operations, as drains saw it.
     pub(super) handover: std::sync::Mutex<Handover>,
 }
@@ -99,6 +103,7 @@ impl<S: Store> State<S> {
         store: S,
         transport: Arc<Transport>,
         overrides: BTreeMap<NodeName, String>,
+        wanted: Wanted,
     ) -> Self {
         State {
             syncing: files.is_syncing().into(),
@@ -117,7 +122,7 @@ impl<S: Store> State<S> {
             workers: OnceLock::new(),
             judged: std::sync::Mutex::default(),
             clock: std::sync::Mutex::default(),
-            whole: std::sync::Mutex::default(),
+            placing: std::sync::Mutex::new(Placing::new(wanted)),
             handover: std::sync::Mutex::default(),
         }
     }
@@ -374,10 +379,7 @@ impl<S: Store> State<S> {
 
     /// As [`Self::holds`].
     pub(super) fn serves(&self, roster: &Roster, partition: PartitionId) -> bool {
-        let me = self.me();
-        let whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
-        let came_back = roster.holder_state(me, partition).generation > 0;
-        roster.holds(me, partition) && (!came_back || whole.contains(&partition))
+        self.placing().serves(roster, self.me(), partition)
     }
 
     /// This node serves accounts of the partition no more: their sessions end, and come again elsewhere.
@@ -385,11 +387,6 @@ impl<S: Store> State<S> {
         if let Some((registry, _)) = self.sessions.get() {
             registry.turn_out(|account| partition_of(account) == partition);
         }
-    }
-
-    /// Of these partitions all is here.
-    pub(super) fn are_complete(&self, partitions: BTreeSet<PartitionId>) {
-        *self.whole.lock().unwrap_or_else(PoisonError::into_inner) = partitions;
     }
 
     /// Whether a node of this name is a member, and not one that was removed and runs on beside the one that has the name now. Earlier versions do

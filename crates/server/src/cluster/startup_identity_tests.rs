@@ -133,6 +133,7 @@ impl Scene {
             MemoryStore::new(),
             transport,
             of.collect(),
+            crate::cluster::placing::wanted(&crate::config::Config::default()),
         ));
         self.tasks.spawn(Arc::clone(&state).answer_all(asked));
         (state, address)

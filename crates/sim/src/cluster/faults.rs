@@ -1,5 +1,6 @@
 //! What goes wrong while clients go on: links, nodes, disks and clocks, by what the seed has drawn of them.
 
+use whimbrel_service::cluster::closing::Closing;
 use whimbrel_storage::memory::Faults;
 
 use super::{MS, SECOND, World, coverage::MOVED};
@@ -151,7 +152,8 @@ impl World {
         let member = &mut self.members[index];
         member.down = None;
         member.linked.clear();
-        member.complete.clear();
+        member.closing = Closing::default();
+        member.placing.begin_anew();
         member.node.crash_until(seed, self.now);
         self.network.come_back(self.now, index);
         self.network.look_at(self.now, index);

@@ -361,8 +361,8 @@ impl World {
         }
         let has_body = |body: &u32| self.losses.has_body(&left, *body);
         let is_gone = |ack: &Ack| match &ack.what {
-            // One other node had it: that is no promise for two. What is imported may be another's operation.
-            Acked::Accepted(_) => victims.len() > 1,
+            // One other node had it: that is no promise for two, together or one after the other. What is imported may be another's operation.
+            Acked::Accepted(body) => victims.len() > 1 || (self.losses.loss > 1 && !has_body(body)),
             Acked::Imported(_) if victims.len() > 1 => true,
             _ if !victims.contains(&ack.node) => false,
             Acked::Body(body) | Acked::Imported(body) if !has_body(body) => true,

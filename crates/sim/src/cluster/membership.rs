@@ -4,22 +4,29 @@
 //! closed, alike everywhere. What a node that is removed has acknowledged may be lost with it, unless one that stays has it
 //! ([`super::acceptable_loss`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{
     members::Ends,
-    roster::{Holdings, MergeOutcome, Roster},
+    roster::{MergeOutcome, Roster},
     wire::Frame,
 };
-use whimbrel_service::{peers::blobs, queue};
+use whimbrel_service::{
+    cluster::closing::{self, Closing},
+    peers::blobs,
+    queue,
+};
 use whimbrel_storage::memory::{DiskCopy, Memory};
 
-use super::{MS, Member, World, losses::durable};
+use super::{Member, World, losses::durable, placing};
 use crate::node::{Identity, Node};
 
 /// Between two looks at what is held of removed members' logs.
-pub(super) const LOOK_MICROS: u64 = 500 * MS;
+pub(super) const LOOK_MICROS: u64 = closing::LOOK_EVERY.as_micros() as u64;
 
 /// Nodes in one world, those that were removed among them.
 const NODES_MAX: usize = 8;
@@ -30,6 +37,9 @@ pub(super) fn founded(ids: &[Incarnation]) -> Roster {
     for (number, id) in ids.iter().enumerate().skip(1) {
         let sponsored = roster.sponsor(ids[0], *id, &number.to_string());
         sponsored.expect("there are 64 slots");
+    }
+    for (number, id) in ids.iter().enumerate() {
+        placing::announce(&mut roster, number, *id).expect("it is short");
     }
     roster
 }
@@ -86,7 +96,8 @@ impl World {
         self.note("cluster: a node is let in");
         self.say(|| format!("{at} lets {number} in"));
         self.changed(at)?;
-        let roster = self.members[at].roster.clone();
+        let mut roster = self.members[at].roster.clone();
+        placing::announce(&mut roster, number, id).map_err(|error| error.to_string())?;
         let mut config = self.config.clone();
         config.origin = id;
         config.peers = roster.slots();
@@ -106,7 +117,7 @@ impl World {
         let doubtful = self.members[at].doubtful;
         self.members.push(Member {
             doubtful,
-            ..Member::new(id, node, roster)
+            ..Member::new(id, node, roster, self.plan.placing())
         });
         self.network
             .add(number, self.plan.latency_micros, self.plan.seed);
@@ -167,7 +178,8 @@ impl World {
             }
         }
         self.changed(at)?;
-        let roster = self.members[at].roster.clone();
+        let mut roster = self.members[at].roster.clone();
+        placing::announce(&mut roster, index, id).map_err(|error| error.to_string())?;
         let mut peers = roster.slots();
         let slot = peers.remove(&id).ok_or("who was let in has no slot")?;
         let identity = Identity {
@@ -178,7 +190,8 @@ impl World {
         let member = &mut self.members[index];
         member.id = id;
         member.renewed = true;
-        member.complete.clear();
+        member.closing = Closing::default();
+        member.placing = self.plan.placing();
         member.roster = roster;
         member.node.set_holders(member.roster.holders());
         member.node.renew(copy, identity, peers, self.now);
@@ -351,60 +364,61 @@ impl World {
         self.lose_clients_of(index);
     }
 
-    /// Looks what is held of removed members' logs, says it, and tells the machines of those that are closed and here completely.
+    /// Looks what is held of removed members' logs, says it, and tells the machines of those that are closed and here completely: what is decided as in
+    /// the server ([`closing`]).
     pub(super) fn look(&mut self, at: usize) -> Result<(), String> {
         let member = &self.members[at];
-        let closing = member.roster.members().closing();
-        let mut of: Vec<Incarnation> = member.roster.former().into_keys().collect();
-        // On what is closed may rest what is being closed.
-        of.retain(|id| !closing.is_empty() || !member.complete.contains_key(id));
-        of.extend(&closing);
-        if member.out || of.is_empty() {
+        if member.out || !self.has_to_look(at) {
             return Ok(());
         }
-        let linked = |id: &Incarnation| {
-            let index = self.index_of(*id);
-            index.is_some_and(|index| member.linked.contains_key(&index))
+        let linked: Vec<Incarnation> = member.linked.values().copied().collect();
+        let now = Duration::from_micros(self.now);
+        let member = &mut self.members[at];
+        let of = match member.down {
+            None => member
+                .closing
+                .due(&member.roster, |id| linked.contains(&id), now),
+            Some(_) => Vec::new(),
         };
-        if member.down.is_none()
-            && !closing.iter().any(linked)
-            && let Some(holdings) = holdings(&member.node, &of)
+        if !of.is_empty()
+            && let Some(holdings) = closing::holdings(&member.node.reports(), &of)
         {
             let me = member.id;
-            let roster = &mut self.members[at].roster;
-            let settled = roster.settle(me, &holdings).map_err(|e| e.to_string())?;
-            let complete = roster.complete(&holdings);
+            let settled = member.roster.settle(me, &holdings);
+            let settled = settled.map_err(|error| error.to_string())?;
+            let roster = member.roster.clone();
+            let new = member.closing.said(&roster, &holdings);
+            let complete = member.closing.complete().clone();
             if settled && roster.members().closing().is_empty() {
                 self.note("cluster: the logs of a removed node are closed");
             }
             if settled {
-                // Which looks again, if there is anything to be looked at.
                 self.changed(at)?;
             }
-            let beyond = |of: &Incarnation, ends: &BTreeMap<PartitionId, u64>| {
-                let end = |partition| ends.get(partition).copied().unwrap_or(0);
+            let beyond = |of: &Incarnation| {
+                let end = |partition| complete[of].get(partition).copied().unwrap_or(0);
                 (holdings[of].iter()).any(|(partition, log)| log.stored > end(partition))
             };
-            if complete.iter().any(|(of, ends)| beyond(of, ends)) {
+            if new.iter().any(|log| beyond(&log.of)) {
                 self.note("cluster: what rests on what nobody has is given up");
             }
-            self.complete(at, complete)?;
+            if !new.is_empty() {
+                self.bring(at);
+                self.members[at].node.closed(&complete);
+                self.outcomes(at)?;
+            }
         }
-        let pause = if closing.is_empty() { 8 } else { 1 };
-        self.network.look_at(self.now + pause * LOOK_MICROS, at);
+        self.network.look_at(self.now + LOOK_MICROS, at);
         Ok(())
     }
 
-    fn complete(&mut self, at: usize, of: Ends) -> Result<(), String> {
-        if of.is_empty() {
-            return Ok(());
-        }
-        let member = &mut self.members[at];
-        member.complete.extend(of);
-        let complete = member.complete.clone();
-        self.bring(at);
-        self.members[at].node.closed(&complete);
-        self.outcomes(at)
+    /// Whether there are logs that are not closed, or not completely here.
+    fn has_to_look(&self, at: usize) -> bool {
+        let member = &self.members[at];
+        let complete = member.closing.complete();
+        let mut former = member.roster.former().into_keys();
+        !member.roster.members().closing().is_empty()
+            || former.any(|id| !complete.contains_key(&id))
     }
 
     /// No slot has two holders, by what this node knows and by what each says of itself; and nobody ever has another one.
@@ -463,7 +477,11 @@ impl World {
         let complete = |index: usize| -> Option<Ends> {
             let member = &self.members[index];
             let former: Vec<Incarnation> = member.roster.former().into_keys().collect();
-            Some(member.roster.complete(&holdings(&member.node, &former)?))
+            Some(
+                member
+                    .roster
+                    .complete(&closing::holdings(&member.node.reports(), &former)?),
+            )
         };
         let first = complete(self.first_there())?;
         let mut there = self.there().into_iter();
@@ -482,23 +500,14 @@ impl World {
         let (id, closing) = open.find(|(_, closing)| !closing.is_empty())?;
         let held = self.there().into_iter().map(|index| {
             let member = &self.members[index];
-            (member.id, holdings(&member.node, &closing))
+            (
+                member.id,
+                closing::holdings(&member.node.reports(), &closing),
+            )
         });
         let held: Vec<_> = held.collect();
         Some(format!(
             "{id:?} does not close the logs of {closing:?}: {held:?}"
         ))
     }
-}
-
-/// What is here of these logs; `None`: a partition is being opened.
-fn holdings(node: &Node, of: &[Incarnation]) -> Option<Holdings> {
-    let mut holdings: Holdings = of.iter().map(|id| (*id, BTreeMap::new())).collect();
-    for report in node.reports() {
-        let logs = report.open?.logs;
-        for (id, of) in &mut holdings {
-            of.insert(report.partition, logs.get(id).copied().unwrap_or_default());
-        }
-    }
-    Some(holdings)
 }

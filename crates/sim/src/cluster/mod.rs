@@ -45,9 +45,10 @@ mod seeds;
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Incarnation, PartitionId};
-use whimbrel_replication::{members::Ends, roster::Roster};
+use whimbrel_replication::roster::Roster;
 use whimbrel_service::{
     api::{AccountId, MESSAGES_PER_CALL_MAX, Reply},
+    cluster::{closing::Closing, placing::Placing},
     machine::{Note, RequestId},
     owner, peers, queue,
 };
@@ -230,10 +231,10 @@ struct Member {
     id: Incarnation,
     node: Node,
     roster: Roster,
+    placing: Placing,
     /// Nodes that it was told to be linked with, and who they were then.
     linked: BTreeMap<usize, Incarnation>,
-    /// Of which closed logs it has all, as its machines were told.
-    complete: Ends,
+    closing: Closing,
     /// Until when it is down.
     down: Option<u64>,
     full_until: Option<u64>,
@@ -248,13 +249,14 @@ struct Member {
 }
 
 impl Member {
-    fn new(id: Incarnation, node: Node, roster: Roster) -> Self {
+    fn new(id: Incarnation, node: Node, roster: Roster, placing: Placing) -> Self {
         Member {
             id,
             node,
             roster,
+            placing,
             linked: BTreeMap::new(),
-            complete: Ends::new(),
+            closing: Closing::default(),
             down: None,
             full_until: None,
             stopped_until: None,
@@ -404,7 +406,7 @@ impl World {
                         ..Speed::default()
                     };
                 }
-                Member::new(*id, node, roster.clone())
+                Member::new(*id, node, roster.clone(), plan.placing())
             })
             .collect();
         World {

@@ -1,34 +1,51 @@
-//! Nodes leave the partitions of accounts and come back while all else goes on (`docs/decisions/0040`), as `server::cluster::placing` has them do it,
-//! but for whom it takes: here anybody may go whenever enough others have all.
+//! Nodes leave the partitions of accounts and come back while all else goes on (`docs/decisions/0040`): what they do is decided as in the server
+//! ([`whimbrel_service::cluster::placing`]). Each node's `cluster.holders_per_region` changes now and then, at each at another time, as when the
+//! configuration is changed node by node.
 //!
 //! Clients go to nodes that hold their account. Of what a node has told in an earlier life it knows nothing any more: U2 is of a node and a life. In
-//! the end all come back.
+//! the end all nodes are to hold everything.
 //!
 //! Where members change, or disks are lost, too, one that is left holds each partition as a whole: nobody removes the last one, nor can anything be
 //! done for what was on its disk.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
-use whimbrel_crdt::PartitionId;
-use whimbrel_replication::roster::{Roster, RosterError};
+use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_replication::roster::{Place, Roster, RosterError};
 use whimbrel_service::{
     api::AccountId,
+    cluster::placing::{LOOK_EVERY, Move, Placing, Seen, Wanted},
     owner::keys::partition_of,
     peers::{PartitionReport, Phase},
 };
 
-use super::{MS, Plan, World, network::Event};
+use super::{Plan, World, network::Event};
 use crate::node::all_partitions;
 use whimbrel_testkit::Rng;
 
-/// Between two looks of a node at what it holds.
-const LOOK_MICROS: u64 = 500 * MS;
+const LOOK_MICROS: u64 = LOOK_EVERY.as_micros() as u64;
 
-/// Who leaves, and is not answered, stays after so many looks, about.
-const PATIENCE_LOOKS: u64 = 20;
+/// Every node holds everything.
+const ALL: usize = 0;
 
-/// Who is away comes back after so many looks, about.
-const AWAY_LOOKS: u64 = 8;
+/// A node of this number says where it is.
+pub(super) fn announce(
+    roster: &mut Roster,
+    number: usize,
+    incarnation: Incarnation,
+) -> Result<(), RosterError> {
+    let name = number.to_string();
+    let before = roster.places().get(&name);
+    let place = Place {
+        version: before.map_or(0, |place| place.version) + 1,
+        incarnation,
+        address: String::new(),
+        region: String::new(),
+        role: None,
+        shares: Some(true),
+    };
+    roster.announce(&name, place)
+}
 
 /// Whether all is here that clients may know.
 fn is_complete(report: &PartitionReport) -> bool {
@@ -68,6 +85,18 @@ impl Plan {
     /// So many others hold each partition, at least, as in `server::cluster::placing::least`.
     fn holders_min(&self) -> usize {
         1 + self.other_nodes
+    }
+
+    fn wanted(&self, per_region: usize) -> Wanted {
+        Wanted {
+            per_region,
+            least: self.holders_min(),
+        }
+    }
+
+    /// A node that has just started.
+    pub(super) fn placing(&self) -> Placing {
+        Placing::new(self.wanted(ALL))
     }
 }
 
@@ -129,15 +158,9 @@ impl World {
 
     /// Whether a node holds an account, and has all that clients may know of it.
     pub(super) fn serves(&self, at: usize, account: AccountId) -> bool {
-        let partition = partition_of(account);
-        if self.plan.leaves == 0 {
-            return true;
-        }
         let member = &self.members[at];
-        let came_back = member.roster.holder_state(member.id, partition).generation > 0;
-        let report = self.report_of(at, partition);
-        let has_all = report.is_some_and(|of| is_complete(&of));
-        self.phase(at, partition) == Phase::Holds && (has_all || !came_back)
+        let partition = partition_of(account);
+        self.plan.leaves == 0 || member.placing.serves(&member.roster, member.id, partition)
     }
 
     /// One that clients of the account are served by.
@@ -164,74 +187,78 @@ impl World {
     /// A node looks at what it holds.
     pub(super) fn place(&mut self, at: usize) -> Result<(), String> {
         self.network.at(self.now + LOOK_MICROS, Event::Place(at));
-        for partition in self.placed_partitions() {
-            if self.members[at].down.is_none() && !self.members[at].out {
-                self.bring(at);
-                self.place_one(at, partition)?;
+        if self.members[at].down.is_some() || self.members[at].out {
+            return Ok(());
+        }
+        if self.calm {
+            self.members[at].placing.set_wanted(self.plan.wanted(ALL));
+        } else if self.rng.one_in(self.plan.leaves) {
+            let per_region = self.rng.below(self.plan.nodes) as usize;
+            let wanted = self.plan.wanted(per_region);
+            self.members[at].placing.set_wanted(wanted);
+        }
+        self.bring(at);
+        let now = Duration::from_micros(self.now);
+        let member = &mut self.members[at];
+        let (id, reports) = (member.id, member.node.reports());
+        let is_new = |of: &PartitionReport| {
+            let came_back = member.roster.holder_state(id, of.partition).generation > 0;
+            of.syncing && !came_back
+        };
+        let seen = Seen {
+            me: id,
+            roster: &member.roster,
+            reports: &reports,
+            linked: &member.linked.values().copied().collect(),
+            syncing: reports.iter().any(is_new),
+        };
+        let mut moves = member.placing.look(&seen, now);
+        // A disk is lost only if somebody else holds what was on it of these ([`Self::is_complete_without`]).
+        let placed = self.placed_partitions();
+        moves.retain(|(partition, _)| placed.contains(partition));
+        for (partition, what) in moves {
+            if self.members[at].out {
+                break;
             }
+            // Those to whom it would be left may have been removed by somebody of whom it has not heard.
+            let is_held =
+                self.plan.membership == 0 || self.is_held_without(&[at].into(), partition);
+            if what == Move::Leave && !is_held {
+                continue;
+            }
+            self.do_move(at, partition, what)?;
+            self.members[at].placing.done(partition, what, now);
         }
         Ok(())
     }
 
-    fn place_one(&mut self, at: usize, partition: PartitionId) -> Result<(), String> {
-        let (id, phase) = (self.members[at].id, self.phase(at, partition));
-        let Some(report) = self.report_of(at, partition) else {
-            if phase != Phase::Holds {
-                self.tell_holders(at);
-                return self.outcomes(at);
-            }
-            return Ok(());
-        };
-        let calm = self.calm;
-        match (phase, report.left) {
-            (Phase::Leaves, Some(left)) => {
-                self.note("cluster: a node has left a partition");
-                self.say_placed(at, "has left", |roster| {
-                    roster.left(id, partition, left.end)
-                })?;
-                let accounts = self.accounts.clone().into_iter();
-                let gone = accounts.filter(|account| partition_of(*account) == partition);
-                gone.for_each(|account| {
-                    self.looks.forget_account(at, account);
-                    self.modseqs.forget((id, account));
-                });
-                Ok(())
-            }
-            (Phase::Leaves, None) if calm || self.rng.one_in(PATIENCE_LOOKS) => {
-                self.note("cluster: a node stays after all");
-                self.say_placed(at, "stays at", |roster| roster.stay(id, partition))
-            }
-            (Phase::Away, Some(left)) if left.is_gone && (calm || self.rng.one_in(AWAY_LOOKS)) => {
-                self.note("cluster: a node comes back to a partition");
-                self.say_placed(at, "comes back to", |roster| roster.come(id, partition))
-            }
-            (Phase::Holds, None) if !calm => {
-                let whole = is_complete(&report);
-                let enough = report.complete_at.len() >= self.plan.holders_min();
-                let keeps = self.report_of(at, PartitionId::QUEUE);
-                let alone = keeps.is_none_or(|queue| queue.keeps.contains(&partition));
-                // Those to whom it would be left may have been removed by somebody of whom it has not heard.
-                let held =
-                    self.plan.membership == 0 || self.is_held_without(&[at].into(), partition);
-                let may_leave = whole && enough && !alone && held;
-                if may_leave && self.rng.one_in(self.plan.leaves) {
-                    self.say_placed(at, "leaves", |roster| roster.leave(id, partition))?;
-                }
-                Ok(())
-            }
-            _ => Ok(()),
+    fn do_move(&mut self, at: usize, partition: PartitionId, what: Move) -> Result<(), String> {
+        let id = self.members[at].id;
+        self.say(|| format!("node {at}: {what:?} {partition:?}"));
+        match what {
+            Move::Open | Move::Leave => {}
+            Move::Stay => self.note("cluster: a node stays after all"),
+            Move::GiveUp => self.note("cluster: a node gives up leaving a partition"),
+            Move::Left(_) => self.note("cluster: a node has left a partition"),
+            Move::Come => self.note("cluster: a node comes back to a partition"),
         }
-    }
-
-    fn say_placed(
-        &mut self,
-        at: usize,
-        what: &str,
-        change: impl FnOnce(&mut Roster) -> Result<(), RosterError>,
-    ) -> Result<(), String> {
-        self.say(|| format!("node {at} {what} a partition"));
-        change(&mut self.members[at].roster).map_err(|error| error.to_string())?;
-        self.changed(at)
+        if what != Move::Open {
+            let told = what.tell(&mut self.members[at].roster, id, partition);
+            told.map_err(|error| error.to_string())?;
+            self.changed(at)?;
+        }
+        let holders = self.members[at].roster.holders();
+        self.members[at].node.placed(&holders, partition);
+        self.outcomes(at)?;
+        if matches!(what, Move::Left(_)) {
+            let accounts = self.accounts.clone().into_iter();
+            let gone = accounts.filter(|account| partition_of(*account) == partition);
+            gone.for_each(|account| {
+                self.looks.forget_account(at, account);
+                self.modseqs.forget((id, account));
+            });
+        }
+        Ok(())
     }
 
     /// Somebody who is not back yet.

@@ -26,13 +26,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(2 * 3600);
 const SILENT_MAX: Duration = Duration::from_secs(300);
 
 /// Of all partitions that are, or were, under way.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Tries {
     leaving: BTreeMap<PartitionId, Leaving>,
     coming: BTreeMap<PartitionId, Coming>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Leaving {
     since: Option<Duration>,
     /// So often it was held again.
@@ -43,6 +43,7 @@ struct Leaving {
 /// What came, and what is missing: as long as it changes more may come.
 pub(super) type Far = (u64, u64);
 
+#[derive(Debug)]
 struct Coming {
     far: Far,
     since: Duration,
