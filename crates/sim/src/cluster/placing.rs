@@ -236,9 +236,8 @@ impl World {
         let id = self.members[at].id;
         self.say(|| format!("node {at}: {what:?} {partition:?}"));
         match what {
-            Move::Open | Move::Leave => {}
+            Move::Open | Move::Leave | Move::GiveUp => {}
             Move::Stay => self.note("cluster: a node stays after all"),
-            Move::GiveUp => self.note("cluster: a node gives up leaving a partition"),
             Move::Left(_) => self.note("cluster: a node has left a partition"),
             Move::Come => self.note("cluster: a node comes back to a partition"),
         }
