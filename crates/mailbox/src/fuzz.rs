@@ -121,13 +121,11 @@ fn is_read(replica: &mut Replica) {
         let _ = replica.vanished_since(&info.name, 0);
     }
     let _ = (replica.uidvalidity(), replica.memory_bytes());
-    let each = replica
-        .records
-        .iter()
-        .map(|(_, record)| record.heap_bytes());
+    let words = replica.records.iter();
+    let words = words.map(|(_, record)| usize::from(record.heap_words()));
     assert_eq!(
-        replica.beside,
-        each.sum::<usize>(),
+        replica.heap_words,
+        words.sum::<usize>(),
         "what records have on the heap"
     );
 }

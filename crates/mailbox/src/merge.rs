@@ -301,7 +301,7 @@ impl Replica {
             record.set_claims(0, Vec::new())
         });
         let record = self.records.remove(index)?;
-        self.beside -= usize::from(record.bits.beside);
+        self.heap_words -= usize::from(record.bits.heap_words);
         self.as_heard.remove(&index);
         self.by_id.remove(&record.id);
         self.boxes[record.mailbox].records -= 1;

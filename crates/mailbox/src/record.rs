@@ -43,6 +43,9 @@ impl FlagDot {
     }
 }
 
+/// See [`Record::heap_words`].
+pub(crate) const HEAP_WORD: usize = 8;
+
 /// What few messages have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rare {
@@ -114,8 +117,8 @@ pub(crate) struct Bits {
     pub(crate) dirty: bool,
     /// In the list of rows to write for nothing but what is shown.
     pub(crate) dirty_visible: bool,
-    /// What it was last counted to have on the heap, in bytes.
-    pub(crate) beside: u16,
+    /// What it was last counted to have on the heap, in words.
+    pub(crate) heap_words: u16,
 }
 
 impl Record {
@@ -123,7 +126,8 @@ impl Record {
         !self.exist.is_empty() || (self.entry.is_some() && !self.killed)
     }
 
-    pub(crate) fn heap_bytes(&self) -> usize {
+    /// What it has on the heap, in words of [`HEAP_WORD`] bytes: 16 bits hold what many nodes may add to a message at the same time.
+    pub(crate) fn heap_words(&self) -> u16 {
         let flags = match self.flags.spilled() {
             true => self.flags.capacity() * size_of::<FlagDot>(),
             false => 0,
@@ -131,7 +135,8 @@ impl Record {
         let rare = self.rare.as_ref().map_or(0, |rare| {
             size_of::<Rare>() + rare.older.capacity() * size_of::<u32>()
         });
-        self.exist.heap_bytes() + flags + rare
+        let bytes = self.exist.heap_bytes() + flags + rare;
+        u16::try_from(bytes.div_ceil(HEAP_WORD)).unwrap_or(u16::MAX)
     }
 
     /// What never changes.

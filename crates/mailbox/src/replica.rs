@@ -12,7 +12,7 @@ use crate::failover::Point;
 use crate::ids::IdHasher;
 use crate::keywords::{Keywords, Register, Spelling};
 use crate::missing_blobs::BLOB_TIMEOUT_MICROS;
-use crate::record::{BoxRecord, CLAIMS_KEPT_MAX, FIRST_KEYWORD, Record};
+use crate::record::{BoxRecord, CLAIMS_KEPT_MAX, FIRST_KEYWORD, HEAP_WORD, Record};
 use crate::rollback::Lineage;
 use crate::slab::Slab;
 use crate::{AccountId, BlobName, Flag, Flags, MailboxId, MailboxName, MessageId, RowKey, Usage};
@@ -269,8 +269,8 @@ pub struct Replica {
     pub(crate) as_heard: BTreeSet<u32>,
     /// Of records that live.
     pub(crate) usage: Usage,
-    /// What the records have on the heap, in bytes.
-    pub(crate) beside: usize,
+    /// What the records have on the heap, in words.
+    pub(crate) heap_words: usize,
     /// Superseded claims of living placements.
     pub(crate) older: BTreeMap<u32, u32>,
     /// How many records have this origin, where it is more than one, or where the origin has but a tombstone.
@@ -359,7 +359,7 @@ impl Replica {
             keywords: Keywords::default(),
             as_heard: BTreeSet::new(),
             usage: Usage::default(),
-            beside: 0,
+            heap_words: 0,
             older: BTreeMap::new(),
             origins: BTreeMap::new(),
             hidden: BTreeMap::new(),
@@ -475,7 +475,7 @@ impl Replica {
             + self.history_uids * 4
             + self.history.len() * 128
             + self.tombstones.len() * TOMBSTONE_BYTES
-            + self.beside
+            + self.heap_words * HEAP_WORD
             + self.keywords.memory_bytes()
             + self.content_bytes;
         size_of::<Self>() + messages + boxes + self.listed.bytes + other
@@ -484,9 +484,9 @@ impl Replica {
     /// What a record has on the heap may have changed.
     pub(crate) fn weigh(&mut self, index: u32) {
         let record = &mut self.records[index];
-        let bytes = u16::try_from(record.heap_bytes()).unwrap_or(u16::MAX);
-        let before = std::mem::replace(&mut record.bits.beside, bytes);
-        self.beside = self.beside - usize::from(before) + usize::from(bytes);
+        let words = record.heap_words();
+        let before = std::mem::replace(&mut record.bits.heap_words, words);
+        self.heap_words = self.heap_words - usize::from(before) + usize::from(words);
     }
 
     pub(crate) fn insert_box(&mut self, record: BoxRecord) -> u32 {

@@ -10,6 +10,7 @@ mod message;
 mod missing_blobs;
 #[cfg(feature = "mutants")]
 mod mutants;
+mod node;
 mod property;
 mod renewal;
 mod slow;

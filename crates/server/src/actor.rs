@@ -114,9 +114,10 @@ pub(crate) struct Actor<M, S> {
     next_request: u64,
     waiters: HashMap<RequestId, (Waiter, Work)>,
     commits: VecDeque<Committing>,
-    /// How many commits were begun, and the number of the last for which anybody waits.
+    /// How many commits were begun, which is the number of the last.
     begun: u64,
-    hurries: u64,
+    /// The number of the last for which anybody waits.
+    last_awaited: u64,
     /// Logs on which a commit was lost for lack of room: the ones behind it are refused, and that is no defect.
     broken: HashSet<(PartitionId, Origin)>,
     links: BTreeMap<Incarnation, Link>,
@@ -195,7 +196,7 @@ where
             waiters: HashMap::new(),
             commits: VecDeque::new(),
             begun: 0,
-            hurries: 0,
+            last_awaited: 0,
             broken: HashSet::new(),
             links: BTreeMap::new(),
             states: States::default(),
@@ -275,7 +276,7 @@ where
             self.machine.handle(self.shared.clock.now(), input);
             let told = self.carry_out().and_then(|()| self.send());
             if let Some(account) = asks {
-                let commits = (self.hurries, self.committed());
+                let commits = (self.last_awaited, self.committed());
                 self.questions.worked(account, began, commits);
             }
             if told.and_then(|()| self.all_completed()).is_err() {
@@ -626,7 +627,7 @@ where
         let outcome = Box::pin(self.shared.store.commit(commit));
         self.begun += 1;
         if began.is_some() {
-            self.hurries = self.begun;
+            self.last_awaited = self.begun;
         }
         self.commits.push_back(Committing {
             ticket,

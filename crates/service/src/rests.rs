@@ -1,5 +1,5 @@
-//! Which accounts rest: the next question of an account with heavy ones waits for twice as long as the last one took, and until that one's commits are
-//! done, so that others are served in between. Who is alone does not rest.
+//! Pauses between heavy questions of one account: the next one waits twice as long as the last one took, and until its commits are done, so that other
+//! accounts are served in between. An account that asks alone has no pauses.
 //!
 //! Times are since the start of the process.
 //!
@@ -8,13 +8,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 /// A question that takes the machine less than this is not heavy: even ten in a row are not felt.
-pub const HEAVY: Duration = Duration::from_millis(10);
+const HEAVY: Duration = Duration::from_millis(10);
 
-/// How much longer than a heavy question the rest behind it is: one of three parts of the machine's time is left to heavy questions.
-pub const REST: u32 = 2;
+/// A rest takes so many times as long as the question before it: heavy questions have a third of the machine's time.
+const REST: u32 = 2;
 
 /// How long after its last question an account counts as one of those that want to be served.
-pub const RECENT: Duration = Duration::from_secs(1);
+const RECENT: Duration = Duration::from_secs(1);
 
 /// Accounts that rest at once, at most: so many heavy questions cannot be asked while the first of them rests.
 const RESTING_MAX: usize = 64;

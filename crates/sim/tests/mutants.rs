@@ -60,11 +60,6 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("claim-for-any-placement", &["U3"], Cluster(15)),
     ("claim-last-wins", &["U3"], Regions(2)),
     (
-        "closed-before-it-is-read",
-        &["U3", "D1", "closed", "applied"],
-        Anywhere,
-    ),
-    (
         "collects-unstable",
         &["U3", "D1", "causal_delivery", "stopped"],
         Cluster(53),
@@ -139,11 +134,6 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
         "resume-skips-unapplied",
         &["U3", "never answered", "causal_delivery"],
         Lost(167),
-    ),
-    (
-        "served-before-it-is-here",
-        &["U2", "U3", "D1", "answers"],
-        Anywhere,
     ),
     ("sends-beyond-the-window", &["memory"], Cluster(16)),
     ("takeover-claims-nothing", &["overlooks"], Cluster(18)),

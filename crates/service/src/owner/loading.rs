@@ -712,10 +712,10 @@ impl PartitionOwner {
         if failure == Failure::NoSuchAccount {
             self.is_not_looked_at(account);
         }
-        let Some(entry) = self.accounts.remove(&account) else {
+        let Some(mut entry) = self.accounts.remove(&account) else {
             return;
         };
-        self.memory.change(entry.measured.bytes, 0);
+        entry.measured.forget(&mut self.memory);
         if !entry.watchers.is_empty() {
             self.looked.insert(account);
         }

@@ -491,8 +491,8 @@ impl PartitionOwner {
             else {
                 return;
             };
-            if let Some(entry) = self.accounts.remove(&account) {
-                self.memory.change(entry.measured.bytes, 0);
+            if let Some(mut entry) = self.accounts.remove(&account) {
+                entry.measured.forget(&mut self.memory);
                 self.counted.accounts_evicted += 1;
                 if let Phase::Running(replica) = entry.phase {
                     self.out.push_back(Output::Discard(replica));

@@ -149,6 +149,11 @@ pub(super) struct Measured {
 }
 
 impl Measured {
+    /// The account is not in memory any more.
+    pub(super) fn forget(&mut self, memory: &mut Memory) {
+        memory.change(std::mem::take(&mut self.bytes), 0);
+    }
+
     /// It has changed. The directory is told when the account has reached its quota, or has room again: meanwhile no
     /// mail is accepted for it.
     pub(super) fn again(

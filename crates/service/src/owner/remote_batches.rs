@@ -571,8 +571,7 @@ impl PartitionOwner {
                 Ok(_) => {
                     // It is read again, without this, and takes it in as many commits as it needs. Who looks at it is told then.
                     entry.phase = Phase::Absent;
-                    self.memory
-                        .change(std::mem::take(&mut entry.measured.bytes), 0);
+                    entry.measured.forget(&mut self.memory);
                     entry.newest = Some(ticket);
                     entry.wait_until = None;
                     mutations.extend(own.hold_for_now(account, batch, index));

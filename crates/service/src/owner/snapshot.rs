@@ -414,8 +414,7 @@ impl PartitionOwner {
         });
         for entry in self.accounts.values_mut() {
             if entry.partition == partition && !matches!(entry.phase, Phase::Purging) {
-                self.memory
-                    .change(std::mem::take(&mut entry.measured.bytes), 0);
+                entry.measured.forget(&mut self.memory);
                 entry.wait_until = None;
                 entry.phase = Phase::Absent;
             }

@@ -414,8 +414,7 @@ impl PartitionOwner {
             let Some(entry) = self.accounts.get_mut(&account) else {
                 continue;
             };
-            self.memory.change(entry.measured.bytes, 0);
-            entry.measured.bytes = 0;
+            entry.measured.forget(&mut self.memory);
             entry.newest = None;
             entry.wait_until = None;
             let failed = failed.unwrap_or_default();
