@@ -68,9 +68,9 @@ pub enum Output {
     RemoteReaders(Account),
     /// A peer has readers on the account now, or no more.
     Reads {
-        /// Who.
+        /// The peer.
         peer: Incarnation,
-        /// What.
+        /// The account.
         account: Account,
         /// Whether it has.
         reading: bool,

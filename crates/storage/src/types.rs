@@ -77,7 +77,7 @@ impl LogEntry {
 /// Forget the entries of a log that lie wholly below a number. The position of the log stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
-    /// Whose log.
+    /// The origin of the log.
     pub origin: Origin,
     /// Entries whose last number is below this are forgotten.
     pub below: u64,
@@ -86,7 +86,7 @@ pub struct Cut {
 /// A log goes on behind a number although nothing before it is here: what it held came in another way. What there is of it goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Jump {
-    /// Whose log.
+    /// The origin of the log.
     pub origin: Origin,
     /// The number that the next entry must have as its first, above that which it had to have until now.
     pub next: u64,
@@ -118,7 +118,7 @@ pub struct LogPosition {
 pub struct LogLength {
     /// Which partition's.
     pub partition: PartitionId,
-    /// Whose.
+    /// The origin of the log.
     pub origin: Origin,
     /// Where it stands.
     pub position: LogPosition,

@@ -19,7 +19,7 @@ pub enum Output {
     Read {
         /// Of the answer.
         id: ReadId,
-        /// Which blob.
+        /// The blob.
         name: BlobName,
         /// From where.
         offset: u64,

@@ -24,7 +24,7 @@ impl BlobName {
 /// Asks for the bytes of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct BlobWant {
-    /// Which blob.
+    /// The blob.
     #[n(0)]
     pub name: BlobName,
     /// From which byte on.
@@ -38,7 +38,7 @@ pub struct BlobWant {
 /// Whether a blob is on the sender's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct BlobHave {
-    /// Which blob.
+    /// The blob.
     #[n(0)]
     pub name: BlobName,
     /// Whether it is there.
@@ -55,7 +55,7 @@ pub struct BlobHave {
 /// Bytes of a blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobChunk {
-    /// Which blob.
+    /// The blob.
     pub name: BlobName,
     /// Where they begin.
     pub offset: u64,
@@ -75,7 +75,7 @@ pub(super) struct BlobChunkHead {
 /// A blob that nobody has asked for, sent behind the batch that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobPush {
-    /// Which blob.
+    /// The blob.
     pub name: BlobName,
     /// All of it; `None`: it is to be asked for, since it is larger than what is given unasked.
     pub data: Option<Bytes>,
@@ -93,7 +93,7 @@ pub(super) struct BlobPushHead {
 /// A blob has this many bytes, and all of them were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct BlobDone {
-    /// Which blob.
+    /// The blob.
     #[n(0)]
     pub name: BlobName,
     /// Its length.

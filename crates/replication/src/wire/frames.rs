@@ -60,7 +60,7 @@ pub struct Room {
 /// The hash of the last durable batch of one origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Head {
-    /// Whose log.
+    /// The origin of the log.
     #[n(0)]
     pub origin: Incarnation,
     /// BLAKE3 of the batch.
@@ -89,7 +89,7 @@ pub struct Generations {
 /// Where a replica stands: the first frame for a partition on a link.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Hello {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
     /// What is on its disk.
@@ -129,7 +129,7 @@ impl Hello {
 /// Batches, as they were sealed: those of one origin in the order of their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batches {
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionId,
     /// Counts how often the sender began again: see [`Ack::again`].
     pub round: u32,
@@ -151,7 +151,7 @@ pub(super) struct BatchesHead {
 /// What is durable and applied by now.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Ack {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
     /// What is on its disk.
@@ -191,7 +191,7 @@ pub struct Reading {
 /// Readers and counters (docs/design.md#rule-5).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Readers {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
     /// The sender's own number when it said so: the counters count when its log is applied up to it.
@@ -208,7 +208,7 @@ pub struct Readers {
 /// With whom the sender has links ([`crate::paths`]).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Links {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
     /// All of them.
@@ -219,7 +219,7 @@ pub struct Links {
 /// Readers and counters of a node with which the receiver has no link, as that node has told the sender.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ReadersOf {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
     /// Whose readers.
@@ -245,7 +245,7 @@ pub struct ReadersOf {
 /// What the sender has shown to its clients (docs/design.md#rule-6).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Announced {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
     /// All that it covers is durable at the sender, and shown there or claimed again in the sender's log, up to its own number.
@@ -259,7 +259,7 @@ pub struct Announced {
 /// What another member than the sender has shown to its clients, as far as it counts at the sender: for who is new, and never heard it say so.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct VisibleVector {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
     /// Who has shown it.
@@ -312,7 +312,7 @@ mod accounts {
 /// ask for a state.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StateBegin {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
     /// Chosen by the sender, for this state alone.
@@ -335,7 +335,7 @@ pub struct StateBegin {
 /// Asks for a state, or for more of it: acknowledges what came before.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StateTake {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
     /// Which state; 0: whichever. One that is not there any more: likewise.
@@ -356,9 +356,9 @@ pub struct StateTake {
 /// Rows of a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StateChunk {
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionId,
-    /// Which state.
+    /// The name of the snapshot.
     pub state: u64,
     /// The key after which the chunk begins.
     pub after: Vec<u8>,
@@ -384,10 +384,10 @@ pub(super) struct StateChunkHead {
 /// All rows of a state were sent.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StateEnd {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
-    /// Which state.
+    /// The name of the snapshot.
     #[n(1)]
     pub state: u64,
     /// The key of its last row: a receiver that has not come so far asks again.

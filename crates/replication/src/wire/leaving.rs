@@ -16,7 +16,7 @@ pub const COVERED_LACKS_MAX: usize = 1024;
 /// Asks whether all of this is applied at the receiver, with its bodies, and the receiver holds the partition and knows that the sender leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Leaving {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
     /// All that is on the sender's disk.
@@ -27,7 +27,7 @@ pub struct Leaving {
 /// The answer to [`Leaving`]: it is so. Who cannot say so does not answer.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Covered {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
     /// As asked.
