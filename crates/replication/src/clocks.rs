@@ -146,7 +146,7 @@ impl Clocks {
         self.time(now);
     }
 
-    /// A peer's clock was measured: it is so far ahead of ours ([`crate::link::Link::ahead_micros`]).
+    /// A peer's clock was measured: it is so far ahead of ours ([`crate::link::Link::ahead_of_mono_micros`]).
     pub fn measured(&mut self, now: Now, id: Incarnation, ahead_micros: i64) {
         // First, so that a measurement from before a jump does not count after it.
         self.time(now);

@@ -143,10 +143,7 @@ mod tests {
         );
         assert_eq!(question.unanswered(at(until)), DuplicateNode::Unknown);
         // A late answer is a proof as well.
-        assert_eq!(
-            question.answered(at(until), Some(11)),
-            DuplicateNode::Alive
-        );
+        assert_eq!(question.answered(at(until), Some(11)), DuplicateNode::Alive);
     }
 
     /// A peer's end of a link with the other node, which runs from second zero; this node asks later.
