@@ -108,8 +108,8 @@ async fn streams<F: Factory>(factory: &mut F) {
     factory.close(engine).await;
 }
 
-/// Of each range the begin is read, of what cannot be read nothing, and nothing of that disturbs the others. But what comes first is wanted: its
-/// error is told.
+/// The begin of each range is read; a range that cannot be read gives nothing and does not disturb the others. But the first range is needed: its
+/// error is reported.
 async fn several_at_once<E: BlobStore>(engine: &E, kept: &[(BlobInfo, Bytes)]) {
     let nobody = BlobName {
         upload: upload_id(999_999),
@@ -295,7 +295,7 @@ async fn references_keep<F: Factory>(factory: &mut F) {
     engine = factory.open().await.expect("opens again");
     assert!(download(&engine, name, 0, u64::MAX).await.expect("reads") == bytes);
 
-    // Handed over: within one commit, and in commits of two partitions that may share a group.
+    // The blob goes from one holder to another: within one commit, and in commits of two partitions that may share a group.
     engine
         .commit(commit(Q, vec![release(name, "a"), reference(name, "c")]))
         .await
@@ -327,7 +327,7 @@ async fn references_keep<F: Factory>(factory: &mut F) {
         "another upload of the same bytes"
     );
 
-    // What is gone is named by who knows that it comes again, and by others only when it is.
+    // A blob that was removed can be named by a commit that expects it to come again, and by others only when it is there.
     let late = commit(Q, vec![super::put("late", ""), reference(name, "e")]);
     let refused = engine.commit(late.clone()).await;
     assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
@@ -335,7 +335,7 @@ async fn references_keep<F: Factory>(factory: &mut F) {
     coming.bodies_come = true;
     engine.commit(coming).await.expect("taken");
     engine.commit(late).await.expect("taken: it is named");
-    // Let go of and named again by two that may share a group.
+    // Released and named again by two commits that may share a group.
     let let_go = [(Q, "e"), (P, "f")];
     let let_go = let_go.map(|(of, holder)| engine.commit(commit(of, vec![release(name, holder)])));
     let late = engine.commit(commit(Q, vec![reference(name, "g")]));

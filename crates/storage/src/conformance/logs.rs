@@ -55,7 +55,7 @@ async fn jumps<F: Factory>(factory: &mut F) {
         rows.expect("reads").rows.is_empty(),
         "a refused jump leaves nothing"
     );
-    // One that is there, and one of which there was nothing.
+    // A log with entries, and one without.
     for origin in [3, 4] {
         engine.commit(jump(origin, 100)).await.expect("jumps");
     }
@@ -182,7 +182,7 @@ async fn appends_in_order<F: Factory>(factory: &mut F) {
         .expect("reads");
     assert_eq!(all.entries, entries);
     assert_eq!(all.next, None);
-    // From the middle of an entry: the entry that holds the number; and page by page.
+    // From the middle of an entry: the entry that contains the number; and page by page.
     let holds = &entries[5];
     assert_eq!(holds.count, 3, "the sixth entry takes three numbers");
     let page = engine
@@ -376,7 +376,7 @@ async fn what_rests_on_a_refused_commit_is_refused<F: Factory>(factory: &mut F) 
         }],
         ..Commit::new(P)
     };
-    // All are under way at once, as an owner hands them out.
+    // All are under way at once, as an owner submits them.
     let under_way = [
         engine.commit(bad),
         engine.commit(rests(P, "behind it")),
