@@ -114,6 +114,7 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
         Test(queued::accepted_mail_survives_the_loss_of_the_node_that_took_it),
     ),
     ("nobody-comes-back", &["is not back"], Cluster(15)),
+    ("older-disks-go-on", &["of which peers have"], Cluster(2)),
     ("nobody-waits", &["told UID", "claims:"], Regions(0)),
     (
         "nobody-waits-for-bodies",

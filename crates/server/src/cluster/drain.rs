@@ -1,4 +1,4 @@
-//! Draining a node, and what others hold of what it has.
+//! Draining a node, and which members hold what it has ([`whimbrel_service::cluster::drain`]).
 
 use std::{
     collections::BTreeSet,
@@ -9,7 +9,7 @@ use std::{
 use tokio::time::timeout;
 use whimbrel_cluster::{Peer, ask_member};
 use whimbrel_crdt::Incarnation;
-use whimbrel_service::peers::PartitionReport;
+use whimbrel_service::cluster::drain::{Handover, MemberHoldings, least_holders, written_by};
 
 use super::{
     roster_store::State,
@@ -29,51 +29,6 @@ const MOMENTS_LOOKED_FOR: Duration = Duration::from_secs(1);
 
 /// See [`MOMENTS_LOOKED_FOR`].
 const MOMENT_PAUSE: Duration = Duration::from_millis(50);
-
-/// Which members have held everything since this node wrote its last operation. They still hold all that a stop could take away: what came later was
-/// written by other members, which have it. So this counts only while all are linked, and the same.
-#[derive(Default)]
-pub(super) struct Handover {
-    written: u64,
-    members: BTreeSet<Incarnation>,
-    held_by: BTreeSet<Incarnation>,
-}
-
-impl Handover {
-    /// `written`: the last numbers of this node's own logs, added up, as they were before the lines were looked at.
-    fn note(&mut self, written: u64, lines: &mut [(Incarnation, DrainLine)]) {
-        let members = lines.iter().map(|(id, _)| *id).collect();
-        let are_linked = lines.iter().all(|(_, line)| line.linked);
-        if (self.written, &self.members) != (written, &members) || !are_linked {
-            *self = Handover {
-                written,
-                members,
-                held_by: BTreeSet::new(),
-            };
-        }
-        for (id, line) in lines {
-            if line.holds_all() {
-                self.held_by.insert(*id);
-            } else if self.held_by.contains(id) {
-                (line.lag_operations, line.unfinished) = (Some(0), Some(0));
-            }
-        }
-    }
-}
-
-/// How many others hold all of it, of the partition of this node of which it is the fewest. Who does not hold a partition has said to lack nothing of
-/// the others.
-fn least_holders(reports: &[PartitionReport], holds_all: impl Fn(Incarnation) -> bool) -> u64 {
-    let here = reports.iter().filter(|report| report.left.is_none());
-    let holders = here.map(|report| {
-        // Of one that is being opened nothing is known.
-        let peers = report.open.iter().flat_map(|open| &open.peers);
-        peers
-            .filter(|(id, peer)| peer.syncing == 0 && holds_all(**id))
-            .count() as u64
-    });
-    holders.min().unwrap_or(0)
-}
 
 impl<S: Store> State<S> {
     /// Who else holds what is here.
@@ -110,12 +65,27 @@ impl<S: Store> State<S> {
             // What is written after this is not missed: it is noticed at the next look.
             let written = self.written_here().await;
             let mut lines = self.others().await;
-            self.handover().note(written, &mut lines);
+            self.note(written, &mut lines);
             let waits_for = |line: &DrainLine| line.unfinished.is_some() && !line.holds_all();
             if !lines.iter().any(|(_, line)| waits_for(line)) || Instant::now() >= until {
                 return lines;
             }
             tokio::time::sleep(MOMENT_PAUSE).await;
+        }
+    }
+
+    /// A member that has held everything since this node's last write holds it still, whatever came since.
+    fn note(&self, written: u64, lines: &mut [(Incarnation, DrainLine)]) {
+        let looks = lines.iter().map(|(id, line)| MemberHoldings {
+            member: *id,
+            linked: line.linked,
+            holds_all: line.holds_all(),
+        });
+        let looks: Vec<MemberHoldings> = looks.collect();
+        let mut handover = self.handover();
+        let held_by = handover.note(written, &looks);
+        for (_, line) in lines.iter_mut().filter(|(id, _)| held_by.contains(id)) {
+            (line.lag_operations, line.unfinished) = (Some(0), Some(0));
         }
     }
 
@@ -128,15 +98,7 @@ impl<S: Store> State<S> {
             Some((board, _)) => board.reports().await.unwrap_or_default(),
             None => Vec::new(),
         };
-        self.written_in(&reports)
-    }
-
-    /// The last numbers of this node's own logs, added up.
-    fn written_in(&self, reports: &[PartitionReport]) -> u64 {
-        let me = self.me();
-        let open = reports.iter().filter_map(|report| report.open.as_ref());
-        let own = open.filter_map(|open| open.logs.get(&me));
-        own.map(|log| log.stored).sum()
+        written_by(self.me(), &reports)
     }
 
     /// Sessions that are served here are told to end; those that come are served by other nodes, or hear the same, until it is cancelled or the server stops.
@@ -157,12 +119,11 @@ impl<S: Store> State<S> {
         let others = self.holders_of_all().await;
         let all = others.iter().filter(|(_, line)| line.holds_all());
         let all: BTreeSet<Incarnation> = all.map(|(id, _)| *id).collect();
-        let holds_all = |id: Incarnation| all.contains(&id);
         // Unknown is nobody; and if something was written here since the lines were looked at, the next look says more.
         let reports = board.reports().await.unwrap_or_default();
-        let is_as_noted = self.handover().written == self.written_in(&reports);
+        let is_as_noted = self.handover().is_of(written_by(self.me(), &reports));
         let least = match is_as_noted {
-            true => least_holders(&reports, holds_all),
+            true => least_holders(&reports, &all),
             false => 0,
         };
         Ok(Drain {
@@ -204,44 +165,5 @@ impl<S: Store> State<S> {
         let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
         let answer = timeout(UNFINISHED_WAIT_MAX, asking).await.ok()?.ok()?;
         minicbor::decode(&answer).ok()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// On a busy cluster it never was safe: at each look something of another node was on its way.
-    #[test]
-    fn who_held_all_holds_all_until_this_node_writes() {
-        let line = |name: &str, linked, lag| DrainLine {
-            name: name.into(),
-            linked,
-            lag_operations: Some(lag),
-            unfinished: Some(lag),
-        };
-        let id = Incarnation::from_hash;
-        let mut handover = Handover::default();
-        let mut look = |written, b: u64, linked, lag, expected: bool| {
-            let mut lines = [(id(b), line("b", true, lag)), (id(3), line("c", linked, 9))];
-            handover.note(written, &mut lines);
-            assert_eq!(lines[0].1.holds_all(), expected);
-            assert!(!lines[1].1.holds_all());
-        };
-        look(7, 2, true, 1, false);
-        look(7, 2, true, 0, true);
-        // Others wrote something.
-        look(7, 2, true, 1, true);
-        look(7, 2, true, 2, true);
-        // What was written by one that is gone may be here alone.
-        look(7, 2, false, 1, false);
-        look(7, 2, true, 1, false);
-        look(7, 2, true, 0, true);
-        // Its disk was lost.
-        look(7, 4, true, 1, false);
-        look(7, 2, true, 0, true);
-        // This node wrote something.
-        look(8, 2, true, 1, false);
-        look(8, 2, true, 0, true);
     }
 }

@@ -29,9 +29,8 @@ use rustix::{fs::OFlags, process::geteuid};
 use whimbrel_cluster::{Authority, AuthorityError, ClusterId, Credentials, Tokens};
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::roster::Roster;
+use whimbrel_service::cluster::startup::UnverifiedPeers;
 use zeroize::Zeroizing;
-
-use super::unverified_peers::UnverifiedPeers;
 
 /// Why the files cannot be used.
 #[derive(Debug, thiserror::Error)]

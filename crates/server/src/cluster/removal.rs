@@ -106,13 +106,11 @@ async fn holdings<S: Store>(
         }
     }
     let mut holdings = closing::holdings(&reports, of)?;
-    // Of what this node does not hold it says what a holder says.
-    let left = reports.iter().filter(|report| report.left.is_some());
-    let left: BTreeSet<PartitionId> = left.map(|report| report.partition).collect();
+    // Of what this node does not hold it says what the holders say.
     let closed = state.roster().former().into_keys().collect();
-    for log in state.held_elsewhere(&left, of, &closed).await? {
-        let logs = holdings.get_mut(&log.of);
-        logs.map(|logs| logs.insert(log.partition, log.holding()));
+    let left = closing::left(&reports);
+    for (of, logs) in state.held_by_holders(&left, of, &closed).await? {
+        holdings.entry(of).or_default().extend(logs);
     }
     Some(holdings)
 }

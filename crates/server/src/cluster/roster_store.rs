@@ -18,18 +18,20 @@ use whimbrel_replication::{
     wire::Frame,
 };
 use whimbrel_service::{
-    cluster::placing::{Placing, Wanted},
+    cluster::{
+        drain::Handover,
+        placing::{Placing, Wanted},
+        startup::RememberedLog,
+    },
     owner::keys::partition_of,
     peers::PeerInput,
 };
-use whimbrel_storage::{LogPosition, Origin, StoreError};
+use whimbrel_storage::StoreError;
 
 use super::{
     NOT_FILLED,
-    drain::Handover,
     files::{Files, FilesError},
     links::Links,
-    rpc::RememberedLog,
     status::{Drain, DrainAsk, Removal, RemovalLine, Remove, Status},
 };
 use crate::{
@@ -452,21 +454,17 @@ pub(super) async fn logs_of<S: Store>(
     store: &S,
     incarnation: Incarnation,
 ) -> Result<Vec<RememberedLog>, StoreError> {
-    let origin = Origin(incarnation.get());
     let mut logs = Vec::new();
     for partition in store.partitions().await? {
         let Ok(number) = u16::try_from(partition.0) else {
             continue;
         };
         let positions = store.log_positions(partition).await?;
-        let own = positions.into_iter().find(|(of, _)| *of == origin);
-        if let Some((_, LogPosition { next, hash, .. })) = own.filter(|(_, at)| at.next > 1) {
-            logs.push(RememberedLog {
-                partition: PartitionId(number),
-                last: next - 1,
-                hash: hash.0,
-            });
-        }
+        logs.extend(RememberedLog::of(
+            PartitionId(number),
+            incarnation,
+            &positions,
+        ));
     }
     Ok(logs)
 }

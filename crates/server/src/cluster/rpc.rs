@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 
 use minicbor::{Decode, Encode};
-use whimbrel_crdt::{Dot, Hash, Incarnation, PartitionId, VersionVector};
-use whimbrel_replication::{
-    roster::{Holding, Roster},
-    wire::{Head, Hello, Room},
-};
+use whimbrel_crdt::{Dot, Incarnation, PartitionId};
+use whimbrel_replication::roster::{Holding, Roster};
+use whimbrel_service::cluster::startup::RememberedLog;
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -137,43 +135,6 @@ impl LogHeld {
             applied: self.applied,
             lacks: self.lacks,
             syncing: self.syncing == Some(true),
-        }
-    }
-}
-
-/// A log.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub(super) struct RememberedLog {
-    #[n(0)]
-    pub(super) partition: PartitionId,
-    /// The last number.
-    #[n(1)]
-    pub(super) last: u64,
-    /// Of the batch that ends with it.
-    #[cbor(n(2), with = "minicbor::bytes")]
-    pub(super) hash: [u8; 32],
-}
-
-impl RememberedLog {
-    /// As that peer's hello for the partition would say it.
-    pub(super) fn hello(&self, of: Incarnation) -> Hello {
-        let hash = Hash(self.hash);
-        Hello {
-            partition: self.partition,
-            durable: [(of, self.last)].into_iter().collect(),
-            applied: VersionVector::default(),
-            heads: vec![Head {
-                origin: of,
-                hash: hash.0,
-            }],
-            room: Room {
-                bytes: 0,
-                batches: 0,
-            },
-            yours: None,
-            anew: None,
-            syncing: None,
-            lives: None,
         }
     }
 }

@@ -1,29 +1,27 @@
-//! Who this node is, settled at its start before anything is written: what its peers remember of it, and its slot.
+//! Finds out at the start who this node is, before anything is written: asks the peers what they remember of it, and a member for a slot. What
+//! follows from the answers is decided in [`whimbrel_service::cluster::startup`].
 //!
-//! A disk that is older than what was told from it must not go on under its incarnation. A copy of the directory is noticed by itself
-//! ([`crate::node`]); a snapshot below the file system is not, but the peers have what was written since. Each is asked once at the start, and whoever
-//! could not be asked is looked at when its first words for a partition come ([`judge`]).
+//! Each peer is asked once at the start. A peer that did not answer is judged by its first hello for a partition ([`judge`]), and asked again
+//! ([`super::unverified_peers`]).
 
 use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout_at};
 use whimbrel_cluster::{JoinError, NodeName, Peer, ask_member};
 use whimbrel_crdt::{Hash, Incarnation};
-use whimbrel_replication::{
-    Now,
-    identity::{Because, Identity, IdentityAnswer, Own},
-    roster::Roster,
-    wire::Hello,
+use whimbrel_replication::{identity::Because, roster::Roster, wire::Hello};
+use whimbrel_service::{
+    cluster::startup::{self, Judged, Refusal, Sponsors, Startup, Verdict},
+    log::store_partition,
 };
-use whimbrel_service::log::store_partition;
 use whimbrel_storage::{Origin, StoreError};
 
 use super::{
     clocks::PeerTimes,
     duplicate_node,
     roster_store::{State, was_removed},
-    rpc::{Question, Remembered, RememberedLog, asked, encoded},
-    unverified_peers::{self, refuse_written},
+    rpc::{Question, Remembered, asked, encoded},
+    unverified_peers,
 };
 use crate::{
     clock::Clock,
@@ -40,10 +38,8 @@ const PAUSE_REFUSED: Duration = Duration::from_secs(1);
 const SPONSOR_TIME_MAX: Duration = Duration::from_secs(30);
 /// Of that for one member to say what it remembers, which takes some milliseconds: one that is cut off must leave time for the others.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
-/// And for one that has said so to give a slot: it syncs a file. If the answer is lost the slot may be given in vain, so it has more time,
+/// And for one that has said so to give a slot: it syncs a file. If the answer is lost the slot may be given in vain, so it has more time.
 const SLOT_TIME_MAX: Duration = Duration::from_secs(10);
-/// and is asked so often under one incarnation, which leaves time for one other.
-const SLOT_TRIES_MAX: u32 = 2;
 /// For what members lack of a node that they have removed: it does not serve anyway.
 const REMOVED_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -73,16 +69,19 @@ pub(super) async fn settle<S: Store>(
         }
     };
     if state.files.must_renew() {
-        refuse_written(state, incarnation(data)).await?;
+        let me = incarnation(data);
+        if let Some(refusal) = written_since(state, me).await? {
+            return Err(refused(state, me, &refusal));
+        }
         data.renew(Copy::Peers);
     }
     let me = incarnation(data);
-    let kept = me;
-    let (mut forgotten, mut told, mut asked) = (None, Vec::new(), PeerTimes::new());
+    let mut asked = PeerTimes::new();
     let mut answered = BTreeSet::new();
     let answers = ask_all(state, me, patience, clock).await;
     // First: whatever the disk lacks, another one may be writing under its numbers.
     let answers = duplicate_node::refuse(state, me, answers, clock).await?;
+    let mut startup = Startup::new(me);
     for answer in answers {
         let Answer {
             peer,
@@ -90,9 +89,8 @@ pub(super) async fn settle<S: Store>(
             mono_micros,
         } = answer;
         let roster = &remembered.roster;
-        if forgotten.is_none() {
-            forgotten = forgotten_by(state, me, &peer, &remembered).await?;
-        }
+        let older = older_than(state, me, &peer, &remembered).await?;
+        startup.answered(&remembered.logs, older);
         let from = roster.places().get(peer.name.as_str());
         if let (Some(place), Some(wall_micros)) = (from, remembered.wall_micros) {
             let ahead = i128::from(wall_micros) - i128::from(mono_micros);
@@ -100,33 +98,36 @@ pub(super) async fn settle<S: Store>(
             asked.insert(place.incarnation, ahead);
         }
         hear(state, me, &peer, roster).await?;
-        told.push(remembered);
         answered.insert(peer.name);
     }
-    // Those, too, of whom the answers told first.
+    // Those, too, of which the answers told first.
     let peers = state.peers(&state.roster()).into_iter();
     let unverified = peers.map(|peer| peer.name);
     let unverified: BTreeSet<NodeName> =
         unverified.filter(|name| !answered.contains(name)).collect();
-    refuse_removed(state, me, &told).await?;
-    if let Some(because) = forgotten {
-        tracing::error!(
-            because,
-            "this disk is older than what its peers remember of it"
-        );
-        refuse_written(state, me).await?;
-        data.renew(Copy::Peers);
+    let logs = own_logs(state, me).await?;
+    let record = state.files.unverified()?;
+    match startup.verdict(&state.roster(), &logs, record.as_ref()) {
+        Verdict::Keep => {}
+        Verdict::Refuse(refusal) => return Err(refused(state, me, &refusal)),
+        Verdict::Renew(because) => {
+            tracing::error!(
+                because,
+                "this disk is older than what its peers remember of it"
+            );
+            data.renew(Copy::Peers);
+        }
     }
     let roster = state.roster();
     if roster.members().get(incarnation(data)).is_none() {
         let former = Former { was, clock };
         former.refuse_removed(state).await?;
-        // Those that an earlier start made up are nowhere any more; the one that is kept may have been given a slot by who does not answer now.
-        if incarnation(data) == kept {
-            if state.files.may_have_slot(kept)? {
+        // A peer that does not answer now may have given a slot to this incarnation at an earlier start.
+        if incarnation(data) == me {
+            if state.files.may_have_slot(me)? {
                 data.renew(Copy::Peers);
             } else {
-                state.files.asks_for_slot(kept)?;
+                state.files.asks_for_slot(me)?;
             }
         }
         be_sponsored(state, data, &former, &answered).await?;
@@ -176,52 +177,64 @@ struct Former {
 }
 
 impl Former {
-    /// As [`refuse_removed`], once it is known.
+    /// Refuses to go on if it was removed, once that is known.
     async fn refuse_removed<S: Store>(&self, state: &State<S>) -> Result<(), StartError> {
         if !state.roster().members().is_out(self.was) {
             return Ok(());
         }
-        let told = ask_all(state, self.was, REMOVED_TIMEOUT, self.clock).await;
-        let told: Vec<Remembered> = told.into_iter().map(|told| told.remembered).collect();
-        refuse_removed(state, self.was, &told).await
+        let mut startup = Startup::new(self.was);
+        for answer in ask_all(state, self.was, REMOVED_TIMEOUT, self.clock).await {
+            startup.answered(&answer.remembered.logs, None);
+        }
+        let logs = own_logs(state, self.was).await?;
+        match startup.verdict(&state.roster(), &logs, None) {
+            Verdict::Refuse(refusal) => Err(refused(state, self.was, &refusal)),
+            Verdict::Keep | Verdict::Renew(()) => Ok(()),
+        }
     }
 }
 
-/// A node that was removed does not serve: what it wrote since nobody takes, and its clients would lose it.
-async fn refuse_removed<S: Store>(
+async fn own_logs<S: Store>(
     state: &State<S>,
     me: Incarnation,
-    told: &[Remembered],
-) -> Result<(), StartError> {
-    let roster = state.roster();
-    if !roster.members().is_out(me) {
-        return Ok(());
-    }
-    let ours = state.logs_of(me).await;
-    let ours = ours.map_err(|error| StartError::Store(error.to_string()))?;
-    let refused = match told {
-        [] => " No member could be asked how much of it they lack.".to_owned(),
-        told => {
-            let lacks = |held: &RememberedLog| {
-                let theirs = told.iter().flat_map(|told| &told.logs);
-                let theirs = theirs.filter(|theirs| theirs.partition == held.partition);
-                let most = theirs.map(|theirs| theirs.last).max().unwrap_or(0);
-                held.last.saturating_sub(most)
-            };
-            let missing_blobs: Vec<u64> =
-                ours.iter().map(lacks).filter(|lacks| *lacks > 0).collect();
-            match missing_blobs.iter().sum::<u64>() {
-                0 => " Those members that were asked have all that was written here.".to_owned(),
-                sum => format!(
-                    " {sum} operations in {} partitions were written here that no member has which could be asked: they are on this disk alone, \
-                     and are kept.",
-                    missing_blobs.len()
+) -> Result<Vec<startup::RememberedLog>, StartError> {
+    let logs = state.logs_of(me).await;
+    logs.map_err(|error| StartError::Store(error.to_string()))
+}
+
+/// Why a disk that is known to be older does not go on even under a new incarnation, if it does not.
+pub(super) async fn written_since<S: Store>(
+    state: &State<S>,
+    me: Incarnation,
+) -> Result<Option<Refusal>, StartError> {
+    let record = state.files.unverified()?;
+    let logs = own_logs(state, me).await?;
+    Ok(startup::written_since(me, &logs, record.as_ref()))
+}
+
+/// For people.
+fn refused<S: Store>(state: &State<S>, me: Incarnation, refusal: &Refusal) -> StartError {
+    StartError::Cluster(match refusal {
+        Refusal::Removed { alone } => {
+            let alone = match alone {
+                None => "No member could be asked how much of it they lack.".to_owned(),
+                Some((0, _)) => {
+                    "Those members that were asked have all that was written here.".to_owned()
+                }
+                Some((operations, partitions)) => format!(
+                    "{operations} operations in {partitions} partitions were written here that no member has which could be asked: they are on this \
+                     disk alone, and are kept."
                 ),
-            }
+            };
+            format!("{}. {alone}", was_removed(&state.roster(), me))
         }
-    };
-    let why = was_removed(&roster, me);
-    Err(StartError::Cluster(format!("{why}.{refused}")))
+        Refusal::WrittenSince(written) => format!(
+            "this disk is older than what other nodes got from it, and {written} operations were written to it after a start at which not all other \
+             nodes could be asked. Other nodes may have different operations under these numbers, so the two cannot be joined. Move DATA/store away \
+             and start again: the node then gets everything from the others. What was written here is in the store that you moved (docs/cluster.md, \
+             \"A snapshot that was put back\")"
+        ),
+    })
 }
 
 fn incarnation(data: &DataDir) -> Incarnation {
@@ -318,21 +331,20 @@ pub(super) async fn all<F: Future + Unpin>(mut running: Vec<F>) -> Vec<F::Output
 }
 
 /// Why this disk is older than what the peer remembers, if it is.
-pub(super) async fn forgotten_by<S: Store>(
+pub(super) async fn older_than<S: Store>(
     state: &State<S>,
     me: Incarnation,
     peer: &Peer,
     remembered: &Remembered,
 ) -> Result<Option<String>, StartError> {
-    let ours = state.roster();
     let name = &peer.name;
-    if ours.has_forgotten(me, &remembered.roster) {
+    if state.roster().has_forgotten(me, &remembered.roster) {
         return Ok(Some(format!("{name} knows of a node that was let in here")));
     }
     let place = remembered.roster.places().get(name.as_str());
     let id = place.map_or(me, |place| place.incarnation);
-    for held in &remembered.logs {
-        let judged = judge(state, me, id, &held.hello(me)).await;
+    for log in &remembered.logs {
+        let judged = judge(state, me, id, &log.hello(me)).await;
         let judged = judged.map_err(|error| StartError::Store(error.to_string()))?;
         if let Some(because) = judged {
             return Ok(Some(describe(&because)));
@@ -370,34 +382,21 @@ pub(super) async fn judge<S: Store>(
 ) -> Result<Option<Because>, StoreError> {
     let partition = store_partition(hello.partition);
     let positions = state.store.log_positions(partition).await?;
-    let last = positions.iter().map(|(origin, position)| {
-        let origin = Incarnation::from_hash(origin.0);
-        (origin, position.next - 1)
-    });
-    let hash = positions.iter().find(|(origin, _)| origin.0 == me.get());
-    let own = Own {
-        durable: last.collect(),
-        hash: hash.map_or(Hash::default(), |(_, position)| Hash(position.hash.0)),
+    let look = match startup::judge(me, peer, hello, &startup::own(me, &positions)) {
+        Judged::Fits => return Ok(None),
+        Judged::Older(because) => return Ok(Some(because)),
+        Judged::Look(look) => look,
     };
-    let mut identity = Identity::new(me, BTreeSet::from([peer]), Now::default(), u64::MAX);
-    let mut asked = identity.hello(peer, hello, &own);
-    if let Some(IdentityAnswer::Look { peer, number }) = asked {
-        let page = state
-            .store
-            .read_log(partition, Origin(me.get()), number, 1)
-            .await?;
-        let entry = page.entries.first().filter(|entry| entry.first <= number);
-        let hash = entry.map(|entry| Hash(entry.hash().0));
-        asked = identity.looked(peer, number, hash);
-    }
-    Ok(match asked {
-        Some(IdentityAnswer::Renew(because)) => Some(because),
-        _ => None,
-    })
+    let number = look.number;
+    let page = state
+        .store
+        .read_log(partition, Origin(me.get()), number, 1)
+        .await?;
+    let entry = page.entries.first().filter(|entry| entry.first <= number);
+    Ok(look.found(entry.map(|entry| Hash(entry.hash().0))))
 }
 
-/// Gets a slot for the new incarnation from one member, at first from those that have `answered` before. Who did not answer may have given one all the
-/// same: it is asked again, which takes no second one, and only then another, under yet another incarnation.
+/// Gets a slot for the new incarnation from one member, in the order of [`Sponsors`]: at first from those that have `answered` before.
 async fn be_sponsored<S: Store>(
     state: &State<S>,
     data: &mut DataDir,
@@ -406,31 +405,24 @@ async fn be_sponsored<S: Store>(
 ) -> Result<(), StartError> {
     let until = Instant::now() + SPONSOR_TIME_MAX;
     let mut refused = None;
-    // Who may have given one, how often it was asked, and who was given up so.
-    let mut given: Option<(NodeName, u32)> = None;
-    let mut slow = BTreeSet::new();
+    let mut sponsors = Sponsors::new(answered.iter().map(NodeName::to_string).collect());
     while Instant::now() < until {
-        let mut peers = state.peers(&state.roster());
+        let peers = state.peers(&state.roster());
         if peers.is_empty() {
             break;
         }
-        if let Some((name, tries)) = &mut given
-            && *tries < SLOT_TRIES_MAX
-            && peers.iter().any(|peer| peer.name == *name)
-        {
-            *tries += 1;
-            peers.retain(|peer| peer.name == *name);
-        } else if let Some((name, _)) = given.take() {
+        let (round, anew) = sponsors.round(peers.iter().map(|peer| peer.name.as_str()).collect());
+        if anew {
             data.renew(Copy::Peers);
-            slow.insert(name);
         }
-        peers.sort_by_key(|peer| (slow.contains(&peer.name), !answered.contains(&peer.name)));
+        let round = round.into_iter();
+        let round = round.filter_map(|name| peers.iter().find(|peer| peer.name.as_str() == name));
         let mut pause = PAUSE;
-        for peer in peers {
+        for peer in round {
             let me = incarnation(data);
             let within = |most: Duration| until.min(Instant::now() + most);
             // It may have been reached by nobody before, and be the first to know of a removal.
-            let asking = remembered_by(state, former.was, &peer, former.clock);
+            let asking = remembered_by(state, former.was, peer, former.clock);
             let answer = timeout_at(within(ANSWER_TIME_MAX), asking).await;
             let remembered = match answer.unwrap_or_else(|late| Err(late.to_string())) {
                 Ok(answer) => answer.remembered,
@@ -439,13 +431,13 @@ async fn be_sponsored<S: Store>(
                     continue;
                 }
             };
-            hear(state, me, &peer, &remembered.roster).await?;
+            hear(state, me, peer, &remembered.roster).await?;
             former.refuse_removed(state).await?;
             let Peer { name, address } = peer;
             let question = encoded(&Question::Join { incarnation: me });
             let asked = timeout_at(
                 within(SLOT_TIME_MAX),
-                ask_member(&state.credentials, &name, &address, question),
+                ask_member(&state.credentials, name, address, question),
             );
             match asked.await {
                 Ok(Ok(answer)) => {
@@ -472,7 +464,7 @@ async fn be_sponsored<S: Store>(
                 Ok(Err(error)) => tracing::warn!(sponsor = %name, %error, "no slot"),
                 Err(late) => tracing::warn!(sponsor = %name, %late, "no slot"),
             }
-            given.get_or_insert((name, 1));
+            sponsors.may_have_given(name.as_str());
             break;
         }
         sleep(pause).await;

@@ -5,22 +5,17 @@
 //! other has. So it is kept where the own logs ended at that start, each peer is asked again until it answers, and a disk that turns out to be older,
 //! and was written to, does not start.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use minicbor::{Decode, Encode};
 use tokio::time::{sleep, timeout};
 use whimbrel_cluster::NodeName;
-use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_crdt::Incarnation;
+use whimbrel_service::cluster::startup::UnverifiedPeers;
 
 use super::{
     files::Files,
     roster_store::{State, logs_of},
-    rpc::RememberedLog,
-    startup_identity::{forgotten_by, remembered_by},
+    startup_identity::{older_than, remembered_by},
 };
 use crate::{clock::Clock, serve::StartError, store_calls::Store};
 
@@ -28,35 +23,6 @@ use crate::{clock::Clock, serve::StartError, store_calls::Store};
 const AGAIN: Duration = Duration::from_secs(5);
 /// An answer takes some milliseconds, and a way.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
-
-/// Where the logs of an incarnation ended when it was started and not all could be asked.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct UnverifiedPeers {
-    /// Whose logs.
-    #[n(0)]
-    pub incarnation: Incarnation,
-    /// The last number in each partition; those that are missing were empty.
-    #[n(1)]
-    pub ends: BTreeMap<PartitionId, u64>,
-}
-
-impl UnverifiedPeers {
-    fn new(incarnation: Incarnation, logs: &[RememberedLog]) -> UnverifiedPeers {
-        let ends = logs.iter().map(|log| (log.partition, log.last));
-        UnverifiedPeers {
-            incarnation,
-            ends: ends.collect(),
-        }
-    }
-
-    /// Operations that were written since.
-    fn written(&self, logs: &[RememberedLog]) -> u64 {
-        let end = |log: &RememberedLog| self.ends.get(&log.partition).copied().unwrap_or(0);
-        logs.iter()
-            .map(|log| log.last.saturating_sub(end(log)))
-            .sum()
-    }
-}
 
 /// Keeps where the logs of this incarnation end, before they are written to and not all were asked; what was kept for it before stays.
 pub(super) async fn keep<S: Store>(
@@ -70,26 +36,6 @@ pub(super) async fn keep<S: Store>(
     let logs = logs_of(store, me).await;
     let logs = logs.map_err(|error| StartError::Store(error.to_string()))?;
     Ok(files.keep_unverified(&UnverifiedPeers::new(me, &logs))?)
-}
-
-/// Refuses a disk that is older than what was told from it, if it was written to since a start at which nobody could say so.
-pub(super) async fn refuse_written<S: Store>(
-    state: &State<S>,
-    me: Incarnation,
-) -> Result<(), StartError> {
-    let Some(unverified) = state.files.unverified()?.filter(|of| of.incarnation == me) else {
-        return Ok(());
-    };
-    let logs = state.logs_of(me).await;
-    let logs = logs.map_err(|error| StartError::Store(error.to_string()))?;
-    match unverified.written(&logs) {
-        0 => Ok(()),
-        written => Err(StartError::Cluster(format!(
-            "this disk is older than what other nodes got from it, and {written} operations were written to it after a start at which not all other nodes could be \
-             asked. Other nodes may have different operations under these numbers, so the two cannot be joined. Move DATA/store away and start again: the node \
-             then gets everything from the others. What was written here is in the store that you moved (docs/cluster.md, \"A snapshot that was put back\")"
-        ))),
-    }
 }
 
 /// Asks these peers until each has answered, or is no member any more.
@@ -111,7 +57,7 @@ pub(super) async fn ask_later<S: Store>(
             let Ok(Ok(answer)) = timeout(ANSWER_TIME_MAX, asking).await else {
                 continue;
             };
-            match forgotten_by(&state, me, peer, &answer.remembered).await {
+            match older_than(&state, me, peer, &answer.remembered).await {
                 Ok(None) => {
                     names.remove(&peer.name);
                 }
@@ -206,21 +152,5 @@ mod tests {
         assert_eq!(files.unverified().unwrap(), None);
         files.renewed().unwrap();
         assert_eq!(add(&config, "anne@example.org").await, Ok(Answer::Done {}));
-    }
-
-    #[test]
-    fn what_was_written_since_is_counted() {
-        let log = |partition, last| RememberedLog {
-            partition: PartitionId(partition),
-            last,
-            hash: [0; 32],
-        };
-        let me = Incarnation::from_hash(1);
-        let unverified = UnverifiedPeers::new(me, &[log(1, 5), log(2, 7)]);
-        let check =
-            |logs: &[RememberedLog], expected| assert_eq!(unverified.written(logs), expected);
-        check(&[log(1, 5), log(2, 7)], 0);
-        check(&[log(1, 5), log(2, 9), log(3, 1)], 3);
-        check(&[], 0);
     }
 }

@@ -3,13 +3,20 @@
 //!
 //! What comes from a removed member itself must have come to its end before anything is said: others may never get it. On a log that is closed may
 //! rest what is in one that is being closed.
+//!
+//! Of partitions that this node does not hold it says what their holders say ([`HolderReports`]).
+//!
+//! Reading order: [`Closing`], [`holdings`]; [`HolderReports`].
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use whimbrel_crdt::{Incarnation, mutants::broken};
+use whimbrel_crdt::{Incarnation, PartitionId, mutants::broken};
 use whimbrel_replication::{
     members::Ends,
-    roster::{Holdings, Roster},
+    roster::{Holding, Holdings, Roster},
 };
 
 use crate::peers::PartitionReport;
@@ -104,6 +111,86 @@ pub fn holdings(reports: &[PartitionReport], of: &[Incarnation]) -> Option<Holdi
     Some(holdings)
 }
 
+/// The partitions that this node does not hold, of which the holders are asked.
+#[must_use]
+pub fn left(reports: &[PartitionReport]) -> BTreeSet<PartitionId> {
+    let left = reports.iter().filter(|report| report.left.is_some());
+    left.map(|report| report.partition).collect()
+}
+
+/// What one holder has of each of the logs in a partition.
+type Said = BTreeMap<Incarnation, Holding>;
+
+/// What the holders of partitions that this node does not hold have of the logs of removed members.
+///
+/// It counts when all holders of a partition say the same: what one of them alone has may be lost with it. If they are lost with what they said,
+/// this node says less from then on.
+#[derive(Debug)]
+pub struct HolderReports<'a> {
+    of: &'a [Incarnation],
+    /// Of each partition, by whom it is said: by holders with all that clients may know, and by those that are coming back to it.
+    said: BTreeMap<PartitionId, [Vec<Said>; 2]>,
+}
+
+impl<'a> HolderReports<'a> {
+    /// Of the logs of these.
+    #[must_use]
+    pub fn new(of: &'a [Incarnation]) -> Self {
+        HolderReports {
+            of,
+            said: BTreeMap::new(),
+        }
+    }
+
+    /// A holder, which may be `syncing`, has this of the logs in a partition; whether it has spoken of all of them. Else it counts as not asked: it
+    /// may have left the partition between two questions.
+    pub fn said(&mut self, partition: PartitionId, syncing: bool, logs: Said) -> bool {
+        let complete = self.of.iter().all(|of| logs.contains_key(of));
+        if complete {
+            self.said.entry(partition).or_default()[usize::from(syncing)].push(logs);
+        }
+        complete
+    }
+
+    /// What all holders of these partitions say; `None`: of some partition nobody says anything, or not all the same. `closed`: logs that are closed.
+    #[must_use]
+    pub fn agreed(
+        &self,
+        partitions: &BTreeSet<PartitionId>,
+        closed: &BTreeSet<Incarnation>,
+    ) -> Option<Holdings> {
+        let mut holdings = Holdings::new();
+        for partition in partitions {
+            for (of, log) in agreed(self.said.get(partition)?, closed)? {
+                holdings.entry(of).or_default().insert(*partition, log);
+            }
+        }
+        Some(holdings)
+    }
+}
+
+/// A holder that is coming back says less than there is, and counts when there is no other. Of what they have applied the least counts. Of closed logs
+/// they need not have the same: what lies beyond the end is on the disk of one, and another was told of the end.
+fn agreed([complete, syncing]: &[Vec<Said>; 2], closed: &BTreeSet<Incarnation>) -> Option<Said> {
+    let said = if complete.is_empty() {
+        syncing
+    } else {
+        complete
+    };
+    let (first, others) = said.split_first()?;
+    let mut agreed = first.clone();
+    for other in others {
+        for (of, log) in &mut agreed {
+            let is_same = |theirs: &&Holding| theirs.stored == log.stored || closed.contains(of);
+            let theirs = other.get(of).filter(is_same)?;
+            if (theirs.applied, theirs.stored) < (log.applied, log.stored) {
+                *log = *theirs;
+            }
+        }
+    }
+    Some(agreed)
+}
+
 impl Closed {
     /// Those of these that are to be looked at now.
     fn due(&mut self, of: Vec<Incarnation>, now: Duration) -> Vec<Incarnation> {
@@ -143,5 +230,57 @@ mod tests {
         // One is complete, or another is closed.
         assert_eq!(looks(&mut closed, &of[..1], 200, 203), [200, 201, 202]);
         assert!(looks(&mut closed, &[], 203, 210).is_empty());
+    }
+
+    fn said(logs: &[(u64, u64, u64)]) -> Said {
+        let log = |(of, stored, applied): &(u64, u64, u64)| {
+            let log = Holding {
+                taken: *stored,
+                stored: *stored,
+                applied: *applied,
+                ..Holding::default()
+            };
+            (Incarnation::from_hash(*of), log)
+        };
+        logs.iter().map(log).collect()
+    }
+
+    #[test]
+    fn all_holders_must_say_the_same() {
+        let check = |complete: &[Said], syncing: &[Said], expected: Option<Said>| {
+            let none = BTreeSet::new();
+            let said = [complete.to_vec(), syncing.to_vec()];
+            assert_eq!(agreed(&said, &none), expected);
+        };
+        let [ten, nine, behind] =
+            [(10, 10), (9, 9), (10, 8)].map(|(stored, applied)| [said(&[(1, stored, applied)])]);
+        check(&[], &[], None);
+        check(&ten, &[], Some(ten[0].clone()));
+        check(&[&ten[..], &nine].concat(), &[], None);
+        check(&ten, &nine, Some(ten[0].clone()));
+        check(&[], &nine, Some(nine[0].clone()));
+        check(&[&ten[..], &behind].concat(), &[], Some(behind[0].clone()));
+        // One of two holders was told where a closed log ends, and the other has started since.
+        let beyond = [said(&[(1, 12, 10)])];
+        let closed = [Incarnation::from_hash(1)].into();
+        for complete in [[&ten[..], &beyond].concat(), [&beyond[..], &ten].concat()] {
+            let said = agreed(&[complete, Vec::new()], &closed);
+            assert_eq!(said, Some(ten[0].clone()));
+        }
+    }
+
+    #[test]
+    fn a_holder_that_speaks_of_some_logs_was_not_asked() {
+        let of = [1, 2].map(Incarnation::from_hash);
+        let here: BTreeSet<PartitionId> = [PartitionId(7)].into();
+        let mut reports = HolderReports::new(&of);
+        assert!(!reports.said(PartitionId(7), false, said(&[(1, 5, 5)])));
+        assert_eq!(reports.agreed(&here, &BTreeSet::new()), None);
+        let both = said(&[(1, 5, 5), (2, 3, 3)]);
+        assert!(reports.said(PartitionId(7), false, both.clone()));
+        let agreed = reports
+            .agreed(&here, &BTreeSet::new())
+            .expect("one says it");
+        assert_eq!(agreed[&of[1]][&PartitionId(7)], both[&of[1]]);
     }
 }

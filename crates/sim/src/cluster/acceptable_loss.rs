@@ -60,7 +60,7 @@ impl World {
             let had = theirs.iter().filter(|disk| {
                 let has = |(by, number): &(Incarnation, u64)| {
                     let end = ends(disk, *by).get(&partition).copied();
-                    end.is_some_and(|(last, _)| last >= *number)
+                    end.is_some_and(|last| last >= *number)
                 };
                 deliveries.iter().any(has)
             });
@@ -106,7 +106,7 @@ impl World {
         for report in self.members[index].node.reports() {
             let open = report.open.unwrap_or_default();
             let applied = open.logs.get(&of).map_or(0, |log| log.applied);
-            let stored = ends.get(&report.partition).map_or(0, |(last, _)| *last);
+            let stored = ends.get(&report.partition).copied().unwrap_or(0);
             let last = held.entry((report.partition, of)).or_default();
             *last = applied.min(stored).max(*last);
         }

@@ -23,7 +23,7 @@ pub fn overlooks(coverage: &BTreeMap<&'static str, u64>) -> bool {
 }
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 149] = [
+pub const COVERAGE: [&str; 151] = [
     "cluster: looked at a guest",
     "cluster: APPEND",
     "cluster: APPEND of several",
@@ -57,6 +57,8 @@ pub const COVERAGE: [&str; 149] = [
     "cluster: a node is stopped",
     "cluster: a node stays after all",
     "cluster: a removed node comes back",
+    "cluster: a removed node does not start",
+    "cluster: holders are asked for the logs of a removed node",
     "cluster: a removed node hears of it",
     "cluster: account made",
     "cluster: account removed",

@@ -3,7 +3,7 @@
 use whimbrel_service::cluster::closing::Closing;
 use whimbrel_storage::memory::Faults;
 
-use super::{MS, SECOND, World, coverage::MOVED};
+use super::{MS, SECOND, World, coverage::MOVED, losses::Start};
 use crate::node::EPOCH_MICROS;
 
 impl World {
@@ -145,9 +145,9 @@ impl World {
 
     pub(super) fn come_back(&mut self, index: usize) -> Result<(), String> {
         self.say(|| format!("node {index} comes back"));
-        if !self.starts_as_who_it_was(index)? {
+        let Start::Goes { heard } = self.starts_as_who_it_was(index)? else {
             return Ok(());
-        }
+        };
         let seed = self.rng.number();
         let member = &mut self.members[index];
         member.down = None;
@@ -158,7 +158,11 @@ impl World {
         self.network.come_back(self.now, index);
         self.network.look_at(self.now, index);
         self.clock_begins(index)?;
-        self.outcomes(index)
+        self.outcomes(index)?;
+        if heard {
+            self.changed(index)?;
+        }
+        Ok(())
     }
 
     /// Those that are down come back, and all disks have room.

@@ -2,7 +2,7 @@
 //!
 //! In the clusters that draw it a node, or two at once where clients wait for two others, comes back with another disk than it died with: an empty
 //! one, or a copy that was made of its own earlier. This happens up to three times, each time when all nodes are up and complete. With an older disk
-//! a node does as `server::cluster::startup_identity` does: it asks whom it reaches what they remember, and goes on under a new incarnation, for which
+//! a node asks the peers that it reaches what they remember, as at each start, and goes on under a new incarnation, for which
 //! a member gives it a slot. A copy of a directory is noticed without peers; one made below the file system is, if no peer knows better, renewed by
 //! the operator (`whimbrel node renew`, `docs/decisions/0011`). So the node never goes on under its old incarnation.
 //!
@@ -15,14 +15,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
-use whimbrel_replication::{
-    Now,
-    identity::{Identity, IdentityAnswer, Own},
-    wire::{Head, Hello, Room},
-};
+use whimbrel_crdt::{Hash, Incarnation, PartitionId};
+use whimbrel_replication::{identity::Because, roster::MergeOutcome};
 use whimbrel_service::{
     api::{AccountId, BlobName, MessageId},
+    cluster::startup::{self, Judged, Refusal, RememberedLog, Startup, Verdict},
     log::store_partition,
     owner::{self, keys},
     queue,
@@ -179,20 +176,23 @@ impl Plan {
     }
 }
 
-/// Where a log stands: its last number, and the hash of the batch that ends there.
-pub(super) fn ends(disk: &Memory, of: Incarnation) -> BTreeMap<PartitionId, (u64, Hash)> {
-    let partitions = disk.partitions().into_iter();
-    let partitions = partitions.filter_map(|stored| u16::try_from(stored.0).ok());
-    let end = |partition| {
-        let logs = disk.log_positions(store_partition(partition)).into_iter();
-        let mut own = logs.filter(|(origin, _)| *origin == Origin(of.get()));
-        own.next()
-            .map(|(_, log)| (log.next - 1, Hash(log.hash.0)))
-            .filter(|(last, _)| *last > 0)
-    };
-    let partitions = partitions.map(PartitionId);
-    let all = partitions.filter_map(|partition| Some((partition, end(partition)?)));
-    all.collect()
+/// The last numbers of a log, by partition.
+pub(super) fn ends(disk: &Memory, of: Incarnation) -> BTreeMap<PartitionId, u64> {
+    let logs = logs_of(disk, of).into_iter();
+    logs.map(|log| (log.partition, log.last)).collect()
+}
+
+/// How a node starts.
+pub(super) enum Start {
+    /// It goes on.
+    Goes {
+        /// It has heard of members of which it did not know.
+        heard: bool,
+    },
+    /// Nobody gives it a slot: it tries again.
+    Waits,
+    /// It was removed.
+    Removed,
 }
 
 /// What follows the account in the keys of its messages' rows, before their ids (`mailbox::RowKey`).
@@ -346,14 +346,12 @@ impl World {
         }
         let most = |id: Incarnation, partition| {
             let ends = left.iter().map(|disk| ends(disk, id));
-            let ends = ends.filter_map(|ends| ends.get(&partition).map(|(last, _)| *last));
+            let ends = ends.filter_map(|ends| ends.get(&partition).copied());
             ends.max().unwrap_or(0)
         };
         let is_alone = |of: &usize| {
             let own = ends(&self.members[*of].node.disk, self.members[*of].id);
-            let own = own
-                .get(&PartitionId::DIRECTORY)
-                .map_or(0, |(last, _)| *last);
+            let own = own.get(&PartitionId::DIRECTORY).copied().unwrap_or(0);
             own > most(self.members[*of].id, PartitionId::DIRECTORY)
         };
         if victims.iter().any(is_alone) {
@@ -424,20 +422,32 @@ impl World {
         self.losses.pending.contains_key(&index)
     }
 
-    /// A node starts; whether it can. With another disk it needs a member that gives it a slot.
-    pub(super) fn starts_as_who_it_was(&mut self, index: usize) -> Result<bool, String> {
-        let Some(copy) = self.losses.pending.remove(&index) else {
-            return Ok(true);
-        };
-        let id = self.id_after(index);
-        let reached: Vec<usize> = self
-            .there()
-            .into_iter()
+    /// A node starts, and asks the peers that it reaches who it is, as in the server ([`startup`]); whether it can. With another disk it needs a member
+    /// that gives it a slot.
+    pub(super) fn starts_as_who_it_was(&mut self, index: usize) -> Result<Start, String> {
+        let there = self.there().into_iter();
+        let reached: Vec<usize> = there
             .filter(|peer| {
                 let is_up = *peer != index && self.members[*peer].is_up();
                 is_up && (self.calm || self.network.is_reachable(self.now, index, *peer))
             })
             .collect();
+        let Some(copy) = self.losses.pending.remove(&index) else {
+            let disk = durable(&self.members[index].node.disk.copy());
+            let mut heard = false;
+            for peer in &reached {
+                let (from, theirs) = (self.members[*peer].id, self.members[*peer].roster.clone());
+                let outcome = self.members[index].roster.hear(from, &theirs);
+                let outcome = outcome.map_err(|error| error.to_string())?;
+                heard |= outcome == MergeOutcome::Taken { new: true };
+            }
+            if !self.ask_who_remembers(index, &disk, &reached)? {
+                self.leave(index);
+                return Ok(Start::Removed);
+            }
+            return Ok(Start::Goes { heard });
+        };
+        let id = self.id_after(index);
         let mut sponsors = reached.clone();
         sponsors.retain(|at| {
             let member = &self.members[*at];
@@ -447,7 +457,7 @@ impl World {
             self.say(|| format!("node {index} finds nobody that lets it in"));
             self.losses.pending.insert(index, copy);
             self.members[index].down = Some(self.now + AGAIN_MICROS);
-            return Ok(false);
+            return Ok(Start::Waits);
         }
         let is_older = self.plan.disks == Disks::Older;
         if is_older {
@@ -474,68 +484,79 @@ impl World {
         let sponsor = *self.losses.rng.pick(&sponsors);
         let removes = self.losses.removes;
         self.join_with(index, id, sponsor, copy, removes)?;
-        Ok(true)
+        Ok(Start::Goes { heard: false })
     }
 
-    /// What `server::cluster::startup_identity` asks; whoever has more of the node's log must object.
+    /// A node with this disk asks these peers what they remember of it; whether it may go on, under its incarnation or, with an older disk, under
+    /// another. A peer that has more of its log must object, and only such a one.
     fn ask_who_remembers(
         &mut self,
         index: usize,
         disk: &Memory,
         reached: &[usize],
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         let me = self.members[index].id;
-        let ours = ends(disk, me);
-        let mut noticed = false;
+        let logs = logs_of(disk, me);
+        let has = |partition| {
+            let mut own = logs.iter().filter(|log| log.partition == partition);
+            own.next().map_or(0, |log| log.last)
+        };
+        let (mut startup, mut more) = (Startup::new(me), None);
         for peer in reached {
-            let theirs = ends(&self.members[*peer].node.disk, me);
-            for (partition, (last, hash)) in theirs {
-                let logs = disk.log_positions(store_partition(partition)).into_iter();
-                let own = ours.get(&partition).copied().unwrap_or_default();
-                let own_vector: VersionVector = logs
-                    .map(|(origin, log)| (Incarnation::from_hash(origin.0), log.next - 1))
-                    .collect();
-                let hello = Hello {
-                    partition,
-                    durable: [(me, last)].into_iter().collect(),
-                    applied: VersionVector::default(),
-                    heads: vec![Head {
-                        origin: me,
-                        hash: hash.0,
-                    }],
-                    room: Room {
-                        bytes: 0,
-                        batches: 0,
-                    },
-                    yours: None,
-                    anew: None,
-                    syncing: None,
-                    lives: None,
-                };
-                let id = self.members[*peer].id;
-                let mut identity = Identity::new(me, [id].into(), Now::default(), u64::MAX);
-                let own_ends = Own {
-                    durable: own_vector,
-                    hash: own.1,
-                };
-                let mut asked = identity.hello(id, &hello, &own_ends);
-                if let Some(IdentityAnswer::Look { peer, number }) = asked {
-                    let origin = Origin(me.get());
-                    let page = disk.read_log(store_partition(partition), origin, number, 1);
-                    let first = page.entries.first().filter(|entry| entry.first <= number);
-                    asked = identity.looked(peer, number, first.map(|entry| Hash(entry.hash().0)));
-                }
-                let is_noticed = matches!(asked, Some(IdentityAnswer::Renew(_)));
-                if is_noticed != (last > own.0) {
-                    return Err(format!(
-                        "node {index} has {} of its own log in {partition:?} on an older disk, node {peer} {last}: noticed: {is_noticed}",
-                        own.0
-                    ));
-                }
-                noticed |= is_noticed;
+            let peer = &self.members[*peer];
+            let remembered = logs_of(&peer.node.disk, me);
+            more = more.or(remembered
+                .iter()
+                .find(|log| log.last > has(log.partition))
+                .cloned());
+            let mut of_logs = remembered.iter();
+            let older = of_logs.find_map(|log| older_than(disk, me, peer.id, log));
+            startup.answered(&remembered, older);
+        }
+        let verdict = startup.verdict(&self.members[index].roster, &logs, None);
+        match (&verdict, &more) {
+            (Verdict::Renew(_), Some(_)) => self.note("cluster: older disk noticed by peers"),
+            (Verdict::Keep, None) => {}
+            // It hears that it was removed by the first link, too.
+            (Verdict::Refuse(Refusal::Removed { .. }), _) => {
+                self.note("cluster: a removed node does not start");
+                return Ok(false);
+            }
+            _ => {
+                return Err(format!(
+                    "node {index} with the logs {logs:?}, of which peers have {more:?}: {verdict:?}"
+                ));
             }
         }
-        self.note_if(noticed, "cluster: older disk noticed by peers");
-        Ok(())
+        Ok(true)
     }
+}
+
+/// The logs of one incarnation on a disk.
+fn logs_of(disk: &Memory, of: Incarnation) -> Vec<RememberedLog> {
+    let partitions = disk.partitions().into_iter();
+    let partitions = partitions.filter_map(|at| u16::try_from(at.0).ok().map(PartitionId));
+    partitions
+        .filter_map(|at| RememberedLog::of(at, of, &disk.log_positions(store_partition(at))))
+        .collect()
+}
+
+/// Why this disk is older than a log that a peer has, if it is.
+fn older_than(
+    disk: &Memory,
+    me: Incarnation,
+    peer: Incarnation,
+    log: &RememberedLog,
+) -> Option<Because> {
+    let partition = store_partition(log.partition);
+    let own = startup::own(me, &disk.log_positions(partition));
+    let look = match startup::judge(me, peer, &log.hello(me), &own) {
+        Judged::Fits => return None,
+        Judged::Older(because) => return Some(because),
+        Judged::Look(look) => look,
+    };
+    let page = disk.read_log(partition, Origin(me.get()), look.number, 1);
+    let entry = page.entries.first();
+    let entry = entry.filter(|entry| entry.first <= look.number);
+    look.found(entry.map(|entry| Hash(entry.hash().0)))
 }

@@ -9,14 +9,14 @@ use std::{
     time::Duration,
 };
 
-use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::{
     members::Ends,
-    roster::{MergeOutcome, Roster},
+    roster::{Holdings, MergeOutcome, Roster},
     wire::Frame,
 };
 use whimbrel_service::{
-    cluster::closing::{self, Closing},
+    cluster::closing::{self, Closing, HolderReports},
     peers::blobs,
     queue,
 };
@@ -353,7 +353,7 @@ impl World {
     }
 
     /// It was removed: it serves nobody any more.
-    fn leave(&mut self, index: usize) {
+    pub(super) fn leave(&mut self, index: usize) {
         self.note("cluster: a removed node hears of it");
         self.say(|| format!("node {index} was removed"));
         let member = &mut self.members[index];
@@ -381,8 +381,9 @@ impl World {
             Some(_) => Vec::new(),
         };
         if !of.is_empty()
-            && let Some(holdings) = closing::holdings(&member.node.reports(), &of)
+            && let Some(holdings) = self.holdings(at, &of)
         {
+            let member = &mut self.members[at];
             let me = member.id;
             let settled = member.roster.settle(me, &holdings);
             let settled = settled.map_err(|error| error.to_string())?;
@@ -410,6 +411,55 @@ impl World {
         }
         self.network.look_at(self.now + LOOK_MICROS, at);
         Ok(())
+    }
+
+    /// What is here of these logs, and at the holders of partitions that are not here; `None`: that is not known now.
+    fn holdings(&mut self, at: usize, of: &[Incarnation]) -> Option<Holdings> {
+        let member = &self.members[at];
+        let reports = member.node.reports();
+        let mut holdings = closing::holdings(&reports, of)?;
+        let left = closing::left(&reports);
+        let closed = member.roster.former().into_keys().collect();
+        let mut said = HolderReports::new(of);
+        for (peer, other) in self.members.iter().enumerate() {
+            let holds = |partition: &&PartitionId| member.roster.holds(other.id, **partition);
+            let held: BTreeSet<PartitionId> = left.iter().filter(holds).copied().collect();
+            if peer == at || held.is_empty() {
+                continue;
+            }
+            if member.linked.get(&peer) != Some(&other.id) || !other.is_up() {
+                return None;
+            }
+            let mut missing = held;
+            for report in other.node.reports() {
+                let partition = report.partition;
+                let Some(open) = report.open.filter(|_| missing.contains(&partition)) else {
+                    continue;
+                };
+                let syncing = !other.placing.serves(&other.roster, other.id, partition);
+                if syncing && !other.roster.holds(other.id, partition) {
+                    continue;
+                }
+                let logs = of.iter().map(|of| {
+                    let log = open.logs.get(of).copied().unwrap_or_default();
+                    (*of, log)
+                });
+                if said.said(partition, syncing, logs.collect()) {
+                    missing.remove(&partition);
+                }
+            }
+            if !missing.is_empty() {
+                return None;
+            }
+        }
+        for (of, logs) in said.agreed(&left, &closed)? {
+            holdings.entry(of).or_default().extend(logs);
+        }
+        self.note_if(
+            !left.is_empty(),
+            "cluster: holders are asked for the logs of a removed node",
+        );
+        Some(holdings)
     }
 
     /// Whether there are logs that are not closed, or not completely here.
