@@ -350,7 +350,14 @@ fn body(c: &mut Cursor<'_>) -> Result<Option<CommandBody>, Refusal> {
                 verb => on_messages(c, verb, true)?,
             }
         }
-        verb => on_messages(c, verb, false)?,
+        // Each is named, so that the compiler asks for an arm for a new command.
+        Verb::Copy
+        | Verb::Move
+        | Verb::Fetch
+        | Verb::Search
+        | Verb::Sort
+        | Verb::Thread
+        | Verb::Store => on_messages(c, verb, false)?,
     };
     c.end()?;
     Ok(Some(body))
