@@ -14,7 +14,7 @@ use crate::{
     process,
     progress::Progress,
     report::{Report, Run, text},
-    scenario::{Context, Scenario, Sizes, bounds},
+    scenario::{Bounds, Context, Scenario, Sizes, bounds},
     servers::{certificate, whimbrel},
     target::{Address, Target},
 };
@@ -123,7 +123,7 @@ pub enum Command {
         address: Address,
         /// How much of what.
         #[command(flatten)]
-        bounds: bounds::Bounds,
+        bounds: Bounds,
         /// The report.
         #[command(flatten)]
         output: Output,
@@ -373,7 +373,7 @@ fn within_bounds(
     binary: Option<PathBuf>,
     directory: Option<PathBuf>,
     address: Address,
-    bounds: &bounds::Bounds,
+    bounds: &Bounds,
     output: &Output,
     progress: &Progress,
 ) -> Result<()> {

@@ -2,8 +2,8 @@
 
 use super::{
     Report,
+    number::short,
     svg::{Anchor, Svg},
-    text::short,
 };
 use crate::{facts::AEROGRAMME, measure::Row, series::Series};
 
