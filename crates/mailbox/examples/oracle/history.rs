@@ -10,6 +10,7 @@ use whimbrel_mailbox::*;
 use whimbrel_testkit::Rng;
 
 use crate::modseq::Watch;
+use crate::seen::Seen;
 
 /// Operations of a history: fewer say too little.
 pub(crate) const OPS_MIN: u64 = 30;
@@ -117,17 +118,6 @@ pub(crate) enum Event {
     Unlist(usize, MailboxName),
     Era(usize, u32),
     See(usize, Box<Seen>),
-}
-
-/// What a replica shows.
-pub(crate) struct Seen {
-    pub(crate) names: BTreeMap<MailboxName, (NameInfo, Status)>,
-    pub(crate) subscribed: BTreeSet<MailboxName>,
-    pub(crate) rows: BTreeMap<MessageId, (MailboxName, Row)>,
-    pub(crate) uidvalidity: u32,
-    pub(crate) epoch: u32,
-    pub(crate) counter: u32,
-    pub(crate) claimed: Vec<(u8, u32)>,
 }
 
 /// What happened in a history.
@@ -362,7 +352,7 @@ impl World<'_> {
     /// Tells the model what the replica's desk did, and what it shows now.
     fn settle(&mut self, i: usize) -> Outcome {
         self.nodes[i].replica.take_dirty();
-        let seen = see(&self.nodes[i].replica)?;
+        let seen = Seen::of(&self.nodes[i].replica)?;
         let node = &mut self.nodes[i];
         let looked = node.watch.look(&node.replica, &seen);
         looked.map_err(|why| format!("node {i}: {why}"))?;
@@ -705,36 +695,6 @@ impl World<'_> {
 /// One of six messages that come from elsewhere.
 fn imported(of: u16) -> EntryId {
     EntryId([20 + (of % 6) as u8; 16])
-}
-
-/// What a replica shows now.
-fn see(replica: &Replica) -> Result<Seen, String> {
-    let mut seen = Seen {
-        names: BTreeMap::new(),
-        subscribed: BTreeSet::new(),
-        rows: BTreeMap::new(),
-        uidvalidity: replica.uidvalidity(),
-        epoch: replica.epoch(),
-        counter: replica.counter(),
-        claimed: replica.claimed(),
-    };
-    for info in replica.names() {
-        if info.subscribed {
-            seen.subscribed.insert(info.name.clone());
-        }
-        if info.id.is_none() {
-            continue;
-        }
-        for row in replica.rows(&info.name, 1..=u32::MAX) {
-            let again = seen.rows.insert(row.message, (info.name.clone(), row));
-            if let Some((_, row)) = again {
-                return Err(format!("{} is shown twice", row.message));
-            }
-        }
-        let status = replica.status(&info.name).ok_or("no status")?;
-        seen.names.insert(info.name.clone(), (info, status));
-    }
-    Ok(seen)
 }
 
 /// The setting and the actions of a seed.
