@@ -1,21 +1,33 @@
 //! Opening, at a start and again after the tree took no more writes: judge the journals, open the tree, check that both agree, walk the logs, sweep.
 
+use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
 use fjall::{CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, Readable};
-use whimbrel_storage::StoreError;
+use whimbrel_storage::{Origin, PartitionId, StoreError};
 
-use crate::commit_record::{Seal, Sealer, TREE_NAMES, Tree, Trees};
+use crate::commit_record::Seal;
 use crate::config::{Config, FILES_OPEN_MIN};
 use crate::directory::{Directory, SyncedFile};
 use crate::failure::OpenError;
 use crate::keys::SEAL_KEY;
+use crate::sealer::Sealer;
+use crate::trees::{TREE_NAMES, Tree, Trees};
+use crate::verify::Positions;
 use crate::wal_tail::JournalFile;
-use crate::writer::Opened;
 use crate::{blob_gc, buffers, journal, manifest, verify};
+
+/// What of an open store is the writer's.
+pub(crate) struct Opened {
+    pub(crate) positions: Positions,
+    pub(crate) untrimmed: Vec<(PartitionId, Origin)>,
+    pub(crate) journal: JournalFile,
+    pub(crate) synced_file: SyncedFile,
+}
 
 /// Opens the tree of a store. `last` is the last write that was made, when this process had it open before: what is behind that was refused.
 pub(crate) fn open(
@@ -29,7 +41,7 @@ pub(crate) fn open(
         return Err(OpenError::damaged(&directory.path, "SYNCED is missing"));
     }
     if !made {
-        manifest::remove_begun(&tree_path).map_err(OpenError::io(
+        remove_begun(&tree_path).map_err(OpenError::io(
             &tree_path,
             "what was begun cannot be removed",
         ))?;
@@ -148,8 +160,39 @@ pub(crate) fn open(
     Ok((sealer, opened))
 }
 
+/// Removes what a first start left that was killed before the tree wrote its version: the tree takes up neither a journal without a version nor a
+/// version that is not whole. There is no folder of a tree yet and the journal is empty, so nothing was ever written.
+fn remove_begun(directory: &Path) -> io::Result<()> {
+    if fs::read(directory.join("version")).is_ok_and(|bytes| bytes == manifest::TREE_VERSION) {
+        return Ok(());
+    }
+    let mut begun = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let is_empty = if path.is_dir() {
+            fs::read_dir(&path)?.next().is_none()
+        } else if path.extension().is_some_and(|of| of == "jnl") {
+            journal::only_zeros(&mut File::open(&path)?, 0)?
+        } else {
+            path.file_name()
+                .is_some_and(|name| name == "version" || name == "lock")
+        };
+        if !is_empty {
+            return Ok(());
+        }
+        begun.push(path);
+    }
+    for path in begun {
+        match path.is_dir() {
+            true => fs::remove_dir(path)?,
+            false => fs::remove_file(path)?,
+        }
+    }
+    Ok(())
+}
+
 fn sync_directory(path: &Path) -> Result<(), OpenError> {
-    std::fs::File::open(path)
+    File::open(path)
         .and_then(|dir| dir.sync_all())
         .map_err(OpenError::io(path, "cannot be synced"))
 }
