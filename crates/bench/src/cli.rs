@@ -437,8 +437,8 @@ mod tests {
         check("whimbrel-bench compare --only write,lmtp --runs 3", true);
         check("whimbrel-bench run write --imaps 993 --pid 3", true);
         check("whimbrel-bench bounds --bulk-mib 10", true);
-        check("whimbrel-bench tables a.json b.json --into c.md", true);
-        check("whimbrel-bench tables --lag a.json --into c.md", true);
+        check("whimbrel-bench tables a.json b.json", true);
+        check("whimbrel-bench tables --lag a.json", true);
         check("whimbrel-bench lag --quick --alone --out x", true);
         check(
             "whimbrel-bench lag --nodes 1,2,7 --delays 0,20 --partition 600",
