@@ -442,10 +442,44 @@ impl World<'_> {
         let Action { a, b, c, .. } = action;
         let i = usize::from(action.node) % self.nodes.len();
         self.time += 1 + u64::from(c % 3);
+        match action.kind {
+            Kind::Finish => {
+                self.done.insert(EntryId([1 + (a % 6) as u8; 16]).tag());
+                Ok(())
+            }
+            Kind::Look => self.look(i),
+            Kind::Take => {
+                for round in 0..1 + usize::from(b % 4) {
+                    let ready = self.ready(i);
+                    if ready.is_empty() {
+                        return Ok(());
+                    }
+                    self.take(i, ready[(usize::from(a) + round) % ready.len()])?;
+                }
+                Ok(())
+            }
+            Kind::Collect => self.collect(i, a),
+            Kind::Join => self.join(i, usize::from(a) % self.nodes.len()),
+            Kind::Takeover => self.takeover(i, a, b),
+            _ => {
+                let Some(ops) = self.planned(i, action) else {
+                    return Ok(());
+                };
+                self.make(i, ops)?;
+                if self.reads(i) {
+                    self.claim_late(i)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The operations of an action that makes some; none if they cannot be planned: the client is told why. `None`: there is nothing to act on.
+    fn planned(&mut self, i: usize, action: Action) -> Option<Vec<Op>> {
+        let Action { a, b, c, .. } = action;
         let at = self.at(i);
         let replica = &self.nodes[i].replica;
-        // What cannot be planned is not done: the client is told why.
-        let ops = match action.kind {
+        Some(match action.kind {
             Kind::Append => {
                 let messages = (0..1 + u64::from(b % 2)).map(|k| {
                     let n = self.trace.ops * 2 + k + 1;
@@ -457,15 +491,11 @@ impl World<'_> {
             Kind::Deliver => {
                 let entry = EntryId([1 + (a % 6) as u8; 16]);
                 if self.done.contains(&entry.tag()) {
-                    return Ok(());
+                    return None;
                 }
                 let message = new_message(1_000 + u64::from(a % 6), Flags::none());
                 let plan = replica.plan_deliver(&at, entry, &name(1), &self.target(i, b), message);
                 plan.map(|plan| plan.ops).unwrap_or_default()
-            }
-            Kind::Finish => {
-                self.done.insert(EntryId([1 + (a % 6) as u8; 16]).tag());
-                return Ok(());
             }
             Kind::Import => {
                 let entry = imported(a);
@@ -477,7 +507,7 @@ impl World<'_> {
             }
             Kind::Copy | Kind::Move => {
                 let Some((from, uids)) = self.pick(i, a, b) else {
-                    return Ok(());
+                    return None;
                 };
                 let to = self.target(i, c);
                 let plan = match action.kind {
@@ -488,7 +518,7 @@ impl World<'_> {
             }
             Kind::Store => {
                 let Some((name, uids)) = self.pick(i, a, b) else {
-                    return Ok(());
+                    return None;
                 };
                 let mode = [StoreMode::Add, StoreMode::Remove, StoreMode::Replace];
                 let mode = mode[usize::from(c / 16) % 3];
@@ -497,7 +527,7 @@ impl World<'_> {
             }
             Kind::Expunge => {
                 let Some((name, uids)) = self.pick(i, a, b) else {
-                    return Ok(());
+                    return None;
                 };
                 let plan = replica.plan_expunge(&name, &uids);
                 plan.map(|plan| plan.ops).unwrap_or_default()
@@ -520,32 +550,19 @@ impl World<'_> {
                 plan.map(|plan| plan.ops).unwrap_or_default()
             }
             Kind::Unsubscribe => replica.plan_unsubscribe(&name(a)).ops,
-            Kind::Look => return self.look(i),
-            Kind::Take => {
-                for round in 0..1 + usize::from(b % 4) {
-                    let ready = self.ready(i);
-                    if ready.is_empty() {
-                        return Ok(());
-                    }
-                    self.take(i, ready[(usize::from(a) + round) % ready.len()])?;
-                }
-                return Ok(());
-            }
-            Kind::Collect => return self.collect(i, a),
-            Kind::Join => return self.join(i, usize::from(a) % self.nodes.len()),
-            Kind::Takeover => return self.takeover(i, a, b),
             Kind::Epoch => {
                 if replica.counter() == 0 {
-                    return Ok(());
+                    return None;
                 }
                 replica.plan_epoch(&at, 0).ops
             }
-        };
-        self.make(i, ops)?;
-        if self.reads(i) {
-            self.claim_late(i)?;
-        }
-        Ok(())
+            Kind::Finish
+            | Kind::Look
+            | Kind::Take
+            | Kind::Collect
+            | Kind::Join
+            | Kind::Takeover => return None,
+        })
     }
 
     /// A client is told all names: docs/design.md#rule-3.
