@@ -466,11 +466,20 @@ async fn cuts<F: Factory>(factory: &mut F) {
         2001,
         "stays cut"
     );
+    cut_all(factory, engine, &mut chain).await;
+}
 
-    engine
-        .commit(cut(chain.next))
-        .await
-        .expect("cuts everything");
+/// Cuts all of a log, and then an entry with the commit that brings it.
+async fn cut_all<F: Factory>(factory: &mut F, mut engine: F::Engine, chain: &mut Chain) {
+    let origin = Origin(3);
+    let cut = Commit {
+        cuts: vec![Cut {
+            origin,
+            below: chain.next,
+        }],
+        ..Commit::new(P)
+    };
+    engine.commit(cut).await.expect("cuts everything");
     long(&engine, 0).await;
     assert!(
         engine
