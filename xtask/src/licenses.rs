@@ -4,7 +4,12 @@
 
 use std::fs;
 
-use crate::{cargo_toml, json::Value, step::Findings};
+use serde_json::Value;
+
+use crate::{
+    cargo_toml::{self, elements},
+    step::Findings,
+};
 
 /// Where crates may come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
@@ -29,23 +34,13 @@ pub(crate) fn check() -> Findings {
         }
     };
     // Packages lists everything the lock file names; linked is what was resolved for this platform.
-    let resolved: Vec<&str> = metadata
-        .get("resolve")
-        .get("nodes")
-        .list()
+    let resolved: Vec<&Value> = elements(&metadata["resolve"]["nodes"])
         .iter()
-        .filter_map(|node| node.get("id").text())
+        .map(|node| &node["id"])
         .collect();
-    let packages: Vec<&Value> = metadata
-        .get("packages")
-        .list()
+    let packages: Vec<&Value> = elements(&metadata["packages"])
         .iter()
-        .filter(|package| {
-            package
-                .get("id")
-                .text()
-                .is_some_and(|id| resolved.contains(&id))
-        })
+        .filter(|package| resolved.contains(&&package["id"]))
         .collect();
     judge(&lists(&text), &packages)
 }
@@ -53,8 +48,8 @@ pub(crate) fn check() -> Findings {
 fn judge(lists: &Lists, packages: &[&Value]) -> Findings {
     let mut wrong = Vec::new();
     for package in packages {
-        let name = package.get("name").text().unwrap_or_default();
-        let license = package.get("license").text().unwrap_or_default();
+        let name = package["name"].as_str().unwrap_or_default();
+        let license = package["license"].as_str().unwrap_or_default();
         if !allowed(license, &lists.allowed) {
             wrong.push(format!(
                 "{name}: licence `{license}` is not allowed by deny.toml"
@@ -63,7 +58,7 @@ fn judge(lists: &Lists, packages: &[&Value]) -> Findings {
         if lists.banned.iter().any(|banned| banned == name) {
             wrong.push(format!("{name}: banned by deny.toml"));
         }
-        if let Some(source) = package.get("source").text()
+        if let Some(source) = package["source"].as_str()
             && source != REGISTRY
         {
             wrong.push(format!("{name}: comes from {source}"));
@@ -152,7 +147,6 @@ fn single(words: &[&str], at: &mut usize, list: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
 
     fn check(expression: &str, expected: bool) {
         let list = [
@@ -191,12 +185,7 @@ mod tests {
                 banned: vec!["bad".to_owned()]
             }
         );
-        let package = |name: &str, license: &str, source: &str| {
-            json::parse(&format!(
-                r#"{{"name":"{name}","license":"{license}","source":"{source}"}}"#
-            ))
-            .expect("JSON")
-        };
+        let package = |name: &str, license: &str, source: &str| serde_json::json!({ "name": name, "license": license, "source": source });
         let (good, banned) = (
             package("good", "MIT", REGISTRY),
             package("bad", "MIT", REGISTRY),
