@@ -1,10 +1,12 @@
 //! Licences, bans and sources of everything that is linked, by the lists of `deny.toml`.
 //!
-//! `cargo deny check bans licenses sources` says the same and more; this needs nothing installed, and so it can run everywhere CI does.
+//! `cargo deny check bans licenses sources` says the same and more, but it takes minutes to compile: this needs nothing installed, so the default
+//! tests can run it everywhere.
 
 use std::fs;
 
 use serde_json::Value;
+use spdx::{Expression, Licensee, ParseMode};
 
 use crate::{
     cargo_toml::{self, elements},
@@ -15,24 +17,25 @@ use crate::{
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// What of `deny.toml` is read.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 struct Lists {
-    allowed: Vec<String>,
+    allowed: Vec<Licensee>,
     banned: Vec<String>,
 }
 
 /// Checks all that is linked.
 pub(crate) fn check() -> Findings {
-    let text = fs::read_to_string(cargo_toml::root().join("deny.toml")).unwrap_or_default();
-    let metadata = match cargo_toml::metadata(true) {
-        Ok(metadata) => metadata,
-        Err(error) => {
-            return Findings {
-                looked_at: 0,
-                wrong: vec![error],
-            };
-        }
-    };
+    checked().unwrap_or_else(|error| Findings {
+        looked_at: 0,
+        wrong: vec![error],
+    })
+}
+
+fn checked() -> Result<Findings, String> {
+    let text = fs::read_to_string(cargo_toml::root().join("deny.toml"))
+        .map_err(|error| format!("deny.toml: {error}"))?;
+    let lists = lists(&text)?;
+    let metadata = cargo_toml::metadata(true)?;
     // Packages lists everything the lock file names; linked is what was resolved for this platform.
     let resolved: Vec<&Value> = elements(&metadata["resolve"]["nodes"])
         .iter()
@@ -42,7 +45,7 @@ pub(crate) fn check() -> Findings {
         .iter()
         .filter(|package| resolved.contains(&&package["id"]))
         .collect();
-    judge(&lists(&text), &packages)
+    Ok(judge(&lists, &packages))
 }
 
 fn judge(lists: &Lists, packages: &[&Value]) -> Findings {
@@ -74,8 +77,11 @@ fn judge(lists: &Lists, packages: &[&Value]) -> Findings {
 }
 
 /// Reads the two lists: the quoted words of `allow = [...]`, and those after `crate =`.
-fn lists(text: &str) -> Lists {
-    let mut lists = Lists::default();
+fn lists(text: &str) -> Result<Lists, String> {
+    let mut lists = Lists {
+        allowed: Vec::new(),
+        banned: Vec::new(),
+    };
     let mut within = false;
     for line in text
         .lines()
@@ -84,9 +90,11 @@ fn lists(text: &str) -> Lists {
         within |= line.starts_with("allow = [");
         let words: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
         if within {
-            lists
-                .allowed
-                .extend(words.iter().map(|word| (*word).to_owned()));
+            for word in words {
+                let license =
+                    Licensee::parse(word).map_err(|error| format!("deny.toml: {error}"))?;
+                lists.allowed.push(license);
+            }
         } else if line.contains("crate =") {
             lists
                 .banned
@@ -94,54 +102,14 @@ fn lists(text: &str) -> Lists {
         }
         within &= !line.ends_with(']');
     }
-    lists
+    Ok(lists)
 }
 
-/// Whether an SPDX expression can be met with licences of the list. `/` is the old way to write OR.
-fn allowed(expression: &str, list: &[String]) -> bool {
-    let spaced = expression
-        .replace('/', " OR ")
-        .replace('(', " ( ")
-        .replace(')', " ) ");
-    let words: Vec<&str> = spaced.split_ascii_whitespace().collect();
-    let mut at = 0;
-    !words.is_empty() && either(&words, &mut at, list) && at == words.len()
-}
-
-fn either(words: &[&str], at: &mut usize, list: &[String]) -> bool {
-    let mut met = both(words, at, list);
-    while words.get(*at) == Some(&"OR") {
-        *at += 1;
-        met |= both(words, at, list);
-    }
-    met
-}
-
-fn both(words: &[&str], at: &mut usize, list: &[String]) -> bool {
-    let mut met = single(words, at, list);
-    while words.get(*at) == Some(&"AND") {
-        *at += 1;
-        met &= single(words, at, list);
-    }
-    met
-}
-
-fn single(words: &[&str], at: &mut usize, list: &[String]) -> bool {
-    let Some(word) = words.get(*at) else {
-        return false;
-    };
-    *at += 1;
-    if *word == "(" {
-        let met = either(words, at, list);
-        *at += 1;
-        return met;
-    }
-    let mut name = (*word).to_owned();
-    if words.get(*at) == Some(&"WITH") {
-        name = format!("{name} WITH {}", words.get(*at + 1).unwrap_or(&""));
-        *at += 2;
-    }
-    list.contains(&name)
+/// Whether an SPDX expression can be met with licences of the list. As in the registry, `/` may stand for OR.
+fn allowed(expression: &str, list: &[Licensee]) -> bool {
+    Expression::parse_mode(expression, ParseMode::LAX).is_ok_and(|expression| {
+        expression.evaluate(|needed| list.iter().any(|license| license.satisfies(needed)))
+    })
 }
 
 #[cfg(test)]
@@ -155,7 +123,7 @@ mod tests {
             "Unicode-3.0",
             "Apache-2.0 WITH LLVM-exception",
         ]
-        .map(str::to_owned);
+        .map(|name| Licensee::parse(name).expect("a licence"));
         assert_eq!(allowed(expression, &list), expected, "{expression}");
     }
 
@@ -171,17 +139,19 @@ mod tests {
         check("Apache-2.0 WITH LLVM-exception", true);
         check("GPL-2.0 WITH LLVM-exception", false);
         check("", false);
+        check("Someone's own", false);
     }
 
     #[test]
     fn packages_are_judged() {
         let lists = lists(
-            "allow = [\n  \"MIT\", # yes\n]\ndeny = [\n  { crate = \"bad\", reason = \"x\" },\n]\n",
-        );
+            "[licenses]\nallow = [\n  \"MIT\", # yes\n]\n[bans]\ndeny = [\n  { crate = \"bad\", reason = \"x\" },\n]\n",
+        )
+        .expect("lists");
         assert_eq!(
             lists,
             Lists {
-                allowed: vec!["MIT".to_owned()],
+                allowed: vec![Licensee::parse("MIT").expect("a licence")],
                 banned: vec!["bad".to_owned()]
             }
         );
