@@ -76,33 +76,21 @@ fn judge(lists: &Lists, packages: &[&Value]) -> Findings {
     }
 }
 
-/// Reads the two lists: the quoted words of `allow = [...]`, and those after `crate =`.
+/// Reads the two lists.
 fn lists(text: &str) -> Result<Lists, String> {
-    let mut lists = Lists {
-        allowed: Vec::new(),
-        banned: Vec::new(),
-    };
-    let mut within = false;
-    for line in text
-        .lines()
-        .map(|line| line.split('#').next().unwrap_or_default().trim())
-    {
-        within |= line.starts_with("allow = [");
-        let words: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
-        if within {
-            for word in words {
-                let license =
-                    Licensee::parse(word).map_err(|error| format!("deny.toml: {error}"))?;
-                lists.allowed.push(license);
-            }
-        } else if line.contains("crate =") {
-            lists
-                .banned
-                .extend(words.first().map(|word| (*word).to_owned()));
-        }
-        within &= !line.ends_with(']');
-    }
-    Ok(lists)
+    let document: Value = toml::from_str(text).map_err(|error| format!("deny.toml: {error}"))?;
+    let allowed = elements(&document["licenses"]["allow"]).iter();
+    let banned = elements(&document["bans"]["deny"]).iter();
+    Ok(Lists {
+        allowed: allowed
+            .map(|license| Licensee::parse(license.as_str().unwrap_or_default()))
+            .collect::<Result<_, _>>()
+            .map_err(|error| format!("deny.toml: {error}"))?,
+        banned: banned
+            .map(|ban| ban["crate"].as_str().map(str::to_owned))
+            .collect::<Option<_>>()
+            .ok_or("deny.toml: a ban without `crate`")?,
+    })
 }
 
 /// Whether an SPDX expression can be met with licences of the list. As in the registry, `/` may stand for OR.
