@@ -1,4 +1,6 @@
 //! What cargo knows of the workspace: its crates, what they import, and everything that is linked.
+//!
+//! The crate `cargo_metadata` would give types for this; its procedural macros would double the time to compile xtask.
 
 use std::{
     path::{Path, PathBuf},

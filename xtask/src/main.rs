@@ -1,6 +1,6 @@
 //! Chores of the project: `cargo xtask COMMAND`.
 //!
-//! It uses a few small crates without procedural macros, so that the first command in a fresh clone starts after some ten seconds.
+//! It uses a few small crates without procedural macros, so that the first command in a fresh clone starts after some fifteen seconds.
 //!
 //! Reading order: [`test`] is what CI runs; [`programs`] builds test programs, [`jobs`] runs several at a time, [`step`] runs a command and counts;
 //! [`imports`], [`purity`],
