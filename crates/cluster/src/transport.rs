@@ -3,6 +3,8 @@
 //! Two nodes dial each other, since one of them may be unreachable from outside. When both streams come up, the stream that the node with the lesser
 //! name has dialed stays. The transport does not know the members: the receiver of [`Event::Up`] closes the link of a node that is none.
 //!
+//! size: the accept loop, the dial loops and the table of links share one state and are read together.
+//!
 //! Before [`Transport::begin`] a node answers questions ([`MemberRequest`]) and has no links, so that nodes that start at once can ask each other.
 
 use std::{
