@@ -164,7 +164,7 @@ impl Refusal {
         Refusal(Reply::new(code, Some(enhanced), text))
     }
 
-    /// 550 5.1.1: no such mailbox here. Counted by the guard against harvesting.
+    /// 550 5.1.1: no such mailbox here. The limit on unknown recipients of a client counts these replies.
     #[must_use]
     pub fn unknown_recipient() -> Self {
         Refusal::new(550, Enhanced(1, 1), "No such mailbox here")
@@ -176,31 +176,31 @@ impl Refusal {
         Refusal::new(550, Enhanced(7, 1), "Relaying denied")
     }
 
-    /// 552 5.2.2 is permanent in RFC 3463; a full mailbox is told as 452 4.2.2, since it may be emptied.
+    /// 452 4.2.2: the mailbox is full. It may be emptied, so this is not 552 5.2.2, which is permanent (RFC 3463).
     #[must_use]
     pub fn mailbox_full() -> Self {
         Refusal::new(452, Enhanced(2, 2), "Mailbox full")
     }
 
-    /// 550 5.2.1.
+    /// 550 5.2.1: the mailbox takes no mail.
     #[must_use]
     pub fn mailbox_disabled() -> Self {
         Refusal::new(550, Enhanced(2, 1), "Mailbox disabled")
     }
 
-    /// 451 4.3.0: a fault of ours.
+    /// 451 4.3.0: any other temporary failure of this server.
     #[must_use]
     pub fn try_later() -> Self {
         Refusal::new(451, Enhanced(3, 0), "Temporary failure, try again later")
     }
 
-    /// 452 4.3.1: our disk is full.
+    /// 452 4.3.1: the disk is full, the queue is full, or too many messages wait for other nodes.
     #[must_use]
     pub fn no_space() -> Self {
         Refusal::new(452, Enhanced(3, 1), "Insufficient storage, try again later")
     }
 
-    /// 451 4.3.2: what is accepted lies on more than one node, and too few can be reached.
+    /// 451 4.3.2: mail is accepted when other nodes have it, and too few can be reached. Nothing was written.
     #[must_use]
     pub fn not_accepting() -> Self {
         Refusal::new(
@@ -220,7 +220,7 @@ impl Refusal {
         )
     }
 
-    /// 451 4.4.2: the same, found out later.
+    /// 451 4.4.2: too few other nodes confirmed the message in time. It had been written, and is withdrawn.
     #[must_use]
     pub fn not_confirmed() -> Self {
         Refusal::new(
@@ -230,13 +230,13 @@ impl Refusal {
         )
     }
 
-    /// 552 5.3.4.
+    /// 552 5.3.4: the message is too large.
     #[must_use]
     pub fn too_large() -> Self {
         Refusal::new(552, Enhanced(3, 4), "Message too large")
     }
 
-    /// 554 5.4.6.
+    /// 554 5.4.6: the message is looping.
     #[must_use]
     pub fn mail_loop() -> Self {
         Refusal::new(

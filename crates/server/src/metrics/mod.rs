@@ -122,36 +122,42 @@ figures! {
     CLUSTER_LINKS: Gauge<0> = "whimbrel_cluster_links", [], "links",
         "Links to other nodes.";
     CLUSTER_LAG: Gauge<0> = "whimbrel_cluster_lag_operations", [], "operations",
-        "Ops on this disk that a member has not confirmed, for the member that lacks most. Removed members do not count.";
+        "Ops on this disk that a member has not confirmed to have on its disk, for the member that lacks most. `whimbrel cluster status` names the \
+         member. Whether a member has applied the ops and made them visible is not counted: see whimbrel_cluster_hidden_operations here, and \
+         whimbrel_accounts_stalled and whimbrel_cluster_blobs_missing on that member. Removed members do not count. Valid only while \
+         whimbrel_figures_stale is 0.";
     CLUSTER_LAG_BYTES: Gauge<0> = "whimbrel_cluster_lag_bytes", [], "bytes",
-        "Size of the ops that a member lacks, for the member that lacks most bytes. Ops from before the start are not counted.";
+        "Size of the ops that a member lacks (whimbrel_cluster_lag_operations), for the member that lacks most bytes, which may be another member. \
+         Ops from before the start are not counted.";
     CLUSTER_LAG_SECONDS: Gauge<0> = "whimbrel_cluster_lag_seconds", [], "seconds",
-        "Age of the oldest op here that some member lacks, at most the time since the start; 0 if no member lacks any.";
+        "Age of the oldest op here that any member lacks, at most the time since the start; 0 if no member lacks any.";
     CLUSTER_BEHIND: Gauge<0> = "whimbrel_cluster_behind_operations", [], "operations",
-        "Ops that a member has reported and this disk does not have, for the member that has most.";
+        "Ops that a member has reported and this disk does not have, for the member that has most: how far this node is known to \
+         lag.";
     CLUSTER_QUEUED: Gauge<0> = "whimbrel_cluster_queued_bytes", [], "bytes",
         "Size of batches that wait to be sent to members, or to be acknowledged by them.";
     CLUSTER_STABLE: Gauge<0> = "whimbrel_cluster_stable_operations", [], "operations",
         "Ops that all members have applied. The value stands still while a member is away.";
     CLUSTER_MISSING: Gauge<0> = "whimbrel_cluster_blobs_missing", [], "bodies",
-        "Blobs of messages that are known here and whose blobs are still on other nodes.";
+        "Blobs that messages on this node refer to and that this node has yet to get from other nodes. Until then these messages are not visible \
+         here.";
     CLUSTER_MISSED: Counter<0> = "whimbrel_cluster_blobs_missed_total", [], "bodies",
-        "Blobs that a client wanted to read and that were unexpectedly not here. The node fetches them from other nodes. Each is a defect of this \
-         node or of its disk.";
+        "Blobs of visible messages that a client wanted to read and that were not here. The node fetches them from other nodes. Each is a defect \
+         of this node or of its disk.";
     CLUSTER_CLOCK_WRONG: Gauge<0> = "whimbrel_cluster_clock_wrong", [], "nodes",
         "1 while this node writes nothing because of its clock. The clock is more than a minute off those of the other nodes, or has jumped and no \
          node has confirmed the jump.";
     CLUSTER_CLOCK_OFF: Gauge<0> = "whimbrel_cluster_clock_off_seconds", [], "seconds",
         "Difference between this clock and that of a linked node, for the node that is furthest off, in either direction; whole seconds.";
     CLUSTER_UNSHOWN: Gauge<0> = "whimbrel_cluster_hidden_operations", [], "operations",
-        "Ops of open partitions, applied here, that some member is not known to have made visible. A client that comes from that member may cause \
-         reassigned UIDs.";
+        "Ops of open partitions, applied here, that some member has not reported to have made visible. A client that moves from that member to \
+         this node may cause reassigned UIDs.";
     UIDS_REASSIGNED: Counter<0> = "whimbrel_uids_reassigned_total", [], "claims",
-        "Reassigned UIDs: new UIDs for messages that had one (late messages, a RENAME onto a known name).";
+        "UIDs reassigned by this node: new UIDs for messages that had one, for any cause (docs/design.md#why-a-uid-changes).";
     TAKEOVERS: Counter<0> = "whimbrel_takeovers_total", [], "takeovers",
-        "Clients that came from another node, and for which this node reassigned UIDs or raised counters before it answered.";
+        "Clients that came from another node, for which this node reassigned UIDs or raised a counter before it answered.";
     TAKEOVER_UIDS: Counter<0> = "whimbrel_takeover_uids_total", [], "claims",
-        "UIDs reassigned in takeovers, because the other node may not have made the messages visible.";
+        "Those of whimbrel_uids_reassigned_total that takeovers caused: the other node may not have made the messages visible.";
     TAKEOVERS_REFUSED: Counter<0> = "whimbrel_takeovers_refused_total", [], "takeovers",
         "Takeovers refused because the client named numbers beyond what the account may still believe.";
     CONFIRMING: Gauge<0> = "whimbrel_answers_confirming", [], "answers",
@@ -184,8 +190,8 @@ figures! {
         "Errors of the server. Kind: commit (the disk takes no writes), load, store, content (a damaged row), accept, warning (something \
          unexpected that did no harm; the log says more).";
     STALE: Gauge<1> = "whimbrel_figures_stale", ["of"], "figures",
-        "1 if the mailboxes' machines (machines) or the cluster (cluster) were too busy to answer within a second. Their gauges then have the \
-         values of an earlier time.";
+        "1 if the owners of mailboxes (machines) or the cluster (cluster) were too busy to answer within a second. Their gauges then keep earlier \
+         values: do not rely on them.";
     CERTIFICATE_ENDS: Gauge<0> = "whimbrel_certificate_ends_seconds", [], "seconds",
         "When the certificate that clients get expires, in seconds since 1970.";
     CERTIFICATE_FAULTS: Gauge<1> = "whimbrel_certificate_faults", ["fault"], "faults",
@@ -451,6 +457,10 @@ that a client sent. So the number of series has a limit, whatever the number of 
 
 `/healthz` answers 200 as long as the process answers at all. `/readyz` answers 200 while clients are served. It answers 503 before that, and from the
 moment when the server is told to stop.
+
+**Which node lags, and by how much?** `whimbrel cluster status` says it for each member. From metrics alone: read
+`whimbrel_cluster_behind_operations` on each node. A node that is cut off does not hear what it lacks: its `whimbrel_cluster_links` falls, and
+`whimbrel_cluster_lag_operations` rises on the others. All these gauges are old while `whimbrel_figures_stale` is 1.
 
 ";
 
