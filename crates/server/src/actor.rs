@@ -1,10 +1,10 @@
-//! One machine of the service on tokio: inputs one at a time, outputs carried out, completions brought back.
+//! One machine of the service on tokio: takes inputs one at a time, carries out outputs, and returns their completions.
 //!
 //! Invariants:
 //! - Commits of a machine reach the store in the order given, and their completions come back in that order.
-//! - Frames for another node go into the link that was up when the machine was told of it, never into a later one.
-//! - After a commit that failed for good, or an [`Output::Fatal`], the machine is never called again and nothing that it
-//!   still wanted to say is said: the node stops.
+//! - Frames for another node go to the link that was up when the machine was told of it, never to a later one.
+//! - After a commit that failed for good, or an [`Output::Fatal`], the machine is never called again, and none of its remaining outputs is carried
+//!   out: the node stops.
 
 mod questions;
 mod reading;
@@ -50,7 +50,7 @@ use crate::{
 /// Pages of a scan that wait for the machine: the scan goes on when it has taken them.
 const PAGES_MAX: usize = 4;
 
-/// How long a machine goes on before other tasks have their chance.
+/// How long a machine runs before other tasks get a turn.
 const SLICE: Duration = Duration::from_millis(1);
 
 /// Called with the reason when the node has to stop. It should not return; if it does (in tests), nothing more happens.
@@ -66,7 +66,7 @@ pub(crate) struct Shared<S> {
     /// Scans at once, over all machines.
     pub(crate) loads: Arc<Semaphore>,
     pub(crate) fatal: Fatal,
-    /// Bodies that are wanted of other nodes; `None`: there are none, and nothing is ever wanted of them.
+    /// Requests for blobs of other nodes; `None`: there are no other nodes, and no blob is ever requested.
     pub(crate) wants: Option<mpsc::UnboundedSender<Ask>>,
 }
 
@@ -76,7 +76,7 @@ struct Committing {
     ticket: Ticket,
     log: Option<(PartitionId, Origin)>,
     outcome: Outcome,
-    /// When it was handed out; of one that nobody waits for it says nothing.
+    /// When the commit was submitted; unset for a lazy commit.
     began: Option<Instant>,
     _work: Work,
 }
@@ -89,7 +89,7 @@ enum Waiter {
 /// The node stops.
 struct Dead;
 
-/// A machine that panics has an invariant that does not hold: without this its questions would go unanswered, and the node live on.
+/// A panic means a broken invariant. This stops the node; otherwise the machine's questions would stay unanswered and the node would run on.
 pub(crate) struct PanicStops {
     pub(crate) name: &'static str,
     pub(crate) fatal: Fatal,
@@ -114,16 +114,16 @@ pub(crate) struct Actor<M, S> {
     next_request: u64,
     waiters: HashMap<RequestId, (Waiter, Work)>,
     commits: VecDeque<Committing>,
-    /// How many commits were begun, which is the number of the last.
+    /// How many commits were begun; the last one has this number.
     begun: u64,
-    /// The number of the last for which anybody waits.
+    /// The number of the last commit for which somebody waits.
     last_awaited: u64,
-    /// Logs on which a commit was lost for lack of room: the ones behind it are refused, and that is no defect.
+    /// Logs on which a commit failed for lack of room: later ones are refused, and that is no defect.
     broken: HashSet<(PartitionId, Origin)>,
     links: BTreeMap<Incarnation, Link>,
-    /// Rows that were fixed, by the name under which peers know them.
+    /// Snapshots of the store, by the name under which peers know them.
     states: States,
-    /// What the machine gave for a link that takes a frame.
+    /// The frame that the machine gave for a link with room.
     sending: Option<Frame>,
 }
 
@@ -132,9 +132,9 @@ type States = Arc<Mutex<BTreeMap<u64, SnapshotId>>>;
 /// The sending end of a link.
 struct Link {
     handle: Handle,
-    /// Partitions that have something for it, each once; the first is next.
+    /// Partitions that have something for the link, each once; the first is next.
     awake: VecDeque<whimbrel_crdt::PartitionId>,
-    /// Those that were asked while there was no room for rows of states, and are asked again when there is.
+    /// Partitions that were asked while there was no room for rows of snapshots, and are asked again when there is.
     held: BTreeSet<whimbrel_crdt::PartitionId>,
 }
 
@@ -153,7 +153,7 @@ impl Link {
         }
     }
 
-    /// The next partition that has something for the stream, and whether that takes rows of states now.
+    /// The next partition that has something for the stream, and whether the stream takes rows of snapshots now.
     fn next(&mut self) -> Option<(whimbrel_crdt::PartitionId, bool)> {
         if !self.held.is_empty() && self.handle.has_room(true) {
             for partition in std::mem::take(&mut self.held) {
@@ -204,7 +204,7 @@ where
         }
     }
 
-    /// Runs until nobody can reach it, or the node stops.
+    /// Runs until nothing can reach the machine, or the node stops.
     pub(crate) async fn run(mut self) {
         let _guard = self.stops();
         let mut alarm = Alarm::new();
@@ -214,7 +214,7 @@ where
         let mut since = Instant::now();
         loop {
             if since.elapsed() >= SLICE {
-                // A thread of the runtime is not this machine's alone.
+                // Other tasks need this thread of the runtime, too.
                 tokio::task::yield_now().await;
                 since = Instant::now();
             }
@@ -225,7 +225,7 @@ where
             let now = Instant::now();
             let asked = self.questions.has(now, self.committed());
             let mut asks = None;
-            // No order among the branches: each gets its turn whatever the others bring.
+            // The branches have no order: each gets its turn, whatever the others bring.
             let (input, _work) = tokio::select! {
                 Some(input) = self.inbox.inputs.recv() => input,
                 () = std::future::ready(()), if asked => {
@@ -261,7 +261,7 @@ where
                     continue;
                 }
                 Some(asked) = self.inbox.figures.recv() => {
-                    // Whoever asked may have lost patience.
+                    // The caller may have stopped waiting.
                     let _ = asked.send(self.machine.figures(self.shared.clock.now()));
                     continue;
                 }
@@ -285,7 +285,7 @@ where
         }
     }
 
-    /// Takes questions out of the inbox, so that accounts take turns. A session's last word is heard at once: all that it asked before was answered.
+    /// Takes questions out of the inbox, so that accounts take turns. The end of a session is passed on at once: all its earlier calls were answered.
     fn sort_questions(&mut self) -> Result<(), Dead> {
         while self.questions.has_room()
             && let Ok(question) = self.inbox.questions.try_recv()
@@ -309,13 +309,13 @@ where
         }
     }
 
-    /// How many commits are done: those under way end in the order in which they were begun.
+    /// How many commits are done: they end in the order in which they were begun.
     fn committed(&self) -> u64 {
         self.begun - self.commits.len() as u64
     }
 
-    /// Tells the machine of all commits that are done. They go before what is new: one input may bring several commits, and if these had only their
-    /// turn with the other lanes, then as long as inputs came each would be told of later, and with it whoever waits for an answer.
+    /// Tells the machine of all commits that are done, before new inputs. One input may bring several commits. If their completions took turns with
+    /// the other lanes, each would come late as long as inputs come, and with it the answer to a client.
     fn all_completed(&mut self) -> Result<(), Dead> {
         while let Some((done, result)) = first_done(&mut self.commits) {
             let input = self.completed(&done, result)?;
@@ -371,7 +371,7 @@ where
             {
                 Ok(Input::CommitFailed(done.ticket))
             }
-            // It rests on one that was refused for lack of room, which was told.
+            // It depends on a commit that was refused for lack of room, which was reported.
             Err(StoreError::Refused(Refusal::Broken { .. })) => {
                 Ok(Input::CommitFailed(done.ticket))
             }
@@ -391,7 +391,7 @@ where
         Dead
     }
 
-    /// Does what the machine wants until it wants nothing more.
+    /// Carries out outputs of the machine until there is none.
     fn carry_out(&mut self) -> Result<(), Dead> {
         let board = Arc::clone(&self.shared.board);
         while let Some(output) = self.machine.poll() {
@@ -545,7 +545,7 @@ where
                 bytes_max,
             } => {
                 let store = self.shared.store.clone();
-                // A name that is not known here is of rows that went with the machine's partition.
+                // An unknown name belongs to a snapshot that went with the machine's partition.
                 let known = lock(&self.states);
                 let fixed = state.map(|state| known.get(&state).copied().unwrap_or(SnapshotId(0)));
                 drop(known);
@@ -580,7 +580,7 @@ where
                 }
             }
             PeerOutput::Send(_, frame) => self.sending = Some(frame),
-            // Offline nobody fetches it; it is wanted again at the next start.
+            // Offline no blob is fetched; the request is repeated at the next start.
             PeerOutput::Request(blob) => _ = wants.send(Ask::Want(blob)),
             PeerOutput::Coming(blob) => _ = wants.send(Ask::Coming(blob)),
             PeerOutput::Push(peer, blobs) => _ = wants.send(Ask::Push(peer, blobs)),
@@ -607,7 +607,7 @@ where
                 if let Some(frame) = self.sending.take()
                     && let Some(link) = self.links.get_mut(&peer)
                 {
-                    // There was room a moment ago. It may have more.
+                    // There was room a moment ago. The partition may have more.
                     link.handle.push(&frame);
                     link.wake(partition);
                 }
@@ -621,9 +621,9 @@ where
             .entry
             .as_ref()
             .map(|entry| (commit.partition, entry.origin));
-        // One that nobody waits for is held back by the store: that says nothing of how fast the disk is.
+        // The store holds back a lazy commit, so its time says nothing of how fast the disk is.
         let began = (!commit.lazy).then(Instant::now);
-        // The store queues it now, not when the future is polled: the order is that of the calls.
+        // The store queues the commit now, not when the future is polled: the order is that of the calls.
         let outcome = Box::pin(self.shared.store.commit(commit));
         self.begun += 1;
         if began.is_some() {
@@ -672,7 +672,7 @@ fn lock(states: &States) -> MutexGuard<'_, BTreeMap<u64, SnapshotId>> {
     states.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Fixes the rows of a partition and looks up what they stand for. `None`: no state can be given now.
+/// Takes a snapshot of a partition's rows and looks up what is applied in them. `None`: no snapshot can be taken now.
 async fn fix<S: LogStore>(
     store: &S,
     partition: PartitionId,
@@ -716,7 +716,7 @@ async fn look_up<S: LogStore>(
     Ok(fixing.done())
 }
 
-/// The first commit under way, when it is done; the others behind it wait for it.
+/// The first commit under way, when it is done; later ones wait for it.
 async fn first(commits: &mut VecDeque<Committing>) -> (Committing, Result<(), StoreError>) {
     let result = match commits.front_mut() {
         Some(front) => front.outcome.as_mut().await,
@@ -733,7 +733,7 @@ fn first_done(commits: &mut VecDeque<Committing>) -> Option<(Committing, Result<
     let mut all = pin!(first(commits));
     match all.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => Some(done),
-        // Whoever waits for it polls it again.
+        // The caller polls it again.
         Poll::Pending => None,
     }
 }
@@ -764,13 +764,13 @@ fn log(machine: &'static str, note: &Note) {
         Note::DeliveryTook(micros) => metrics::delivery_took(Duration::from_micros(*micros)),
         Note::Warning(text) => {
             metrics::fault(Fault::Warning);
-            // Of one kind are those that begin alike: what is behind it are names and numbers.
+            // Notes are of one kind if they begin alike; after that come names and numbers.
             let words = text.split(' ').take(3).collect::<Vec<_>>();
             if crate::log::may_write(&words.join(" ")) {
                 tracing::warn!(machine, "{text}");
             }
         }
-        // Who ends the node says it.
+        // The code that ends the node logs it.
         Note::Older(_) => {}
     }
 }

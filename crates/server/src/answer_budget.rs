@@ -1,12 +1,12 @@
-//! The memory for what is read from the store for clients and not yet sent: a bound for all sessions together.
+//! The memory for rows and blobs that are read for clients and not sent yet: one bound for all sessions together.
 //!
-//! A session takes a share before it reads, and keeps it until it waits for its client's next command; who finds none waits in the order of
-//! coming. While nobody waits, nobody gives a share back early.
+//! A session takes a share before it reads, and keeps it until it waits for its client's next command. If no share is free, sessions wait in the
+//! order of coming. While no session waits, none gives a share back early.
 //!
-//! Nobody waits for ever: who has a share waits for the store, for an owner or for its client, and never for another share. When others wait, a
-//! share that is older than [`TURN`] is given back before the next read, and while the client does not take what it is sent. Before that the
-//! session drops what it has read and not used ([`Session::shed`]); it reads that again when it has a share again. So what a client leaves in its
-//! socket is not counted, and holds nobody up.
+//! No session waits for ever: one that has a share waits for the store, for an owner or for its client, and never for another share. When others
+//! wait, a share that is older than [`TURN`] is given back before the next read, and while the client does not read. Before that the session drops
+//! what it has read and not used ([`Session::shed`]), and reads it again when it has a share again. So bytes that a client leaves in its socket are
+//! not counted, and hold nobody up.
 //!
 //! [`Session::shed`]: whimbrel_frontend::session::Session::shed
 
@@ -28,12 +28,12 @@ use whimbrel_service::api::{
 
 use crate::metrics;
 
-/// What a session holds at the most of what it has read: rows, content rows, and bodies.
+/// The most bytes that a session holds of what it has read: rows, content rows, and blobs.
 const SHARE_BYTES: usize =
     ROWS_PER_CALL_MAX * size_of::<Row>() + CONTENTS_BYTES_MAX + BLOB_READS_BYTES_MAX;
-/// How long a share is kept while others wait: much longer than it takes to read again what is dropped then.
+/// How long a share is kept while others wait: much longer than it takes to read the dropped data again.
 pub(crate) const TURN: Duration = Duration::from_millis(250);
-/// So many rows are read without a share: it would take longer to wait for one than to be done.
+/// So many rows are read without a share: to wait for one would take longer than to read them.
 const ROWS_FREE: usize = 64;
 
 /// The shares.
@@ -42,13 +42,13 @@ pub(crate) struct Answers {
     waiting: AtomicUsize,
 }
 
-/// One of them, until it is dropped.
+/// A share, given back when this is dropped.
 pub(crate) struct Share {
     _permit: OwnedSemaphorePermit,
     since: Instant,
 }
 
-/// Somebody waits, until this is dropped.
+/// A session that waits, until this is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
@@ -58,7 +58,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Answers {
-    /// As many as fit into so many bytes, and one.
+    /// As many shares as fit into `bytes_max`, at least one.
     pub(crate) fn new(bytes_max: usize) -> Self {
         let shares = (bytes_max / SHARE_BYTES).clamp(1, Semaphore::MAX_PERMITS);
         Answers {
@@ -67,7 +67,7 @@ impl Answers {
         }
     }
 
-    /// A share, if one is free. Nobody who waits is passed over: what is given back is theirs.
+    /// A share, if one is free. It passes over no session that waits: shares that are given back go to those.
     pub(crate) fn try_share(&self) -> Option<Share> {
         let permit = Arc::clone(&self.free).try_acquire_owned().ok()?;
         Some(Share::new(permit))
@@ -82,7 +82,7 @@ impl Answers {
         Share::new(permit.expect("it is never closed"))
     }
 
-    /// Whether this one is to be given back.
+    /// Whether this share has to be given back.
     pub(crate) fn wants(&self, share: &Share) -> bool {
         share.since.elapsed() >= TURN && self.waiting.load(Ordering::Relaxed) > 0
     }
@@ -97,7 +97,7 @@ impl Share {
     }
 }
 
-/// Whether the answer to this can be long, and stays with the session until its client has taken it.
+/// Whether the answer to this call can be long, so that it stays with the session until its client has read it.
 pub(crate) fn is_long(call: &Call) -> bool {
     match call {
         Call::Contents { .. } | Call::BlobRead { .. } | Call::BlobReadMany(_) => true,
@@ -151,7 +151,7 @@ mod tests {
             }
         }
         drop(first);
-        // Nobody who has just come is served before those who wait.
+        // A new session is not served before those that wait.
         assert!(answers.try_share().is_none());
         waiting.join_all().await;
         assert_eq!(*got.lock().unwrap(), (0..10).collect::<Vec<usize>>());
@@ -184,7 +184,7 @@ mod tests {
         assert!(!answers.wants(&share), "its turn has just begun");
         share.since -= 2 * TURN;
         assert!(answers.wants(&share));
-        // Who gives up waiting is not waited for.
+        // A session that stops waiting holds up nobody.
         waiting.abort();
         assert!(waiting.await.is_err());
         assert!(!answers.wants(&share));

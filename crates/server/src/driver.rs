@@ -1,9 +1,9 @@
 //! The life of one connection: a session machine between a socket and the service.
 //!
 //! Invariants:
-//! - Bytes are read only while the session wants input; what it does not want stays in the socket.
-//! - What the session sends is on its way before the connection waits for the client: nothing is held back while idle.
-//! - Nothing is sent after the node has begun to die: a question that was lost with its machine ends the connection silently.
+//! - Bytes are read only while the session wants input; other bytes stay in the socket.
+//! - The session's output is sent before the connection waits for the client: nothing is held back while idle.
+//! - Nothing is sent after the node has begun to die: if a question was lost with its machine, the connection ends silently.
 
 use std::{
     io,
@@ -42,9 +42,9 @@ use crate::{
     transport::Transport,
 };
 
-/// What is sent is collected until it is this long (or the session has nothing more to say): fewer and fuller packets and TLS records.
+/// Output is collected up to this length (or until the session has nothing more to send): fewer and fuller packets and TLS records.
 const WRITE_BYTES: usize = 16 * 1024;
-/// What is sent before a question's answer waits for it as long as this, so that both go out together.
+/// Output before a question's answer waits for the answer as long as this, so that both are sent together.
 const HOLD_BACK: Duration = Duration::from_millis(20);
 
 /// What all connections share.
@@ -61,11 +61,11 @@ pub(crate) struct Context<S> {
     /// Sessions that sort or thread at once.
     pub(crate) turns: Arc<Semaphore>,
     pub(crate) answers: Answers,
-    /// Uploads that are whole and wait to be named.
+    /// The most finished uploads of a connection that no message names yet.
     pub(crate) finished_max: usize,
-    /// Makes sessions that go on elsewhere than they began.
+    /// Makes the session that goes on after a handover.
     pub(crate) resume: ResumeSession,
-    /// To the nodes that serve what this one does not; none without a cluster.
+    /// Relays to other nodes; `None` without a cluster.
     pub(crate) relays: Option<Relays<S>>,
 }
 
@@ -83,7 +83,7 @@ enum End {
     Handshake(io::Error),
     /// The machine is gone: the node stops.
     Stopped,
-    /// Others need its place.
+    /// Another connection needs its place.
     Displaced,
     /// The session neither reads nor waits nor closes after the client has gone.
     Gone,
@@ -98,7 +98,7 @@ impl From<io::Error> for End {
 /// A connection.
 pub(crate) struct Connection<S: Store> {
     pub(crate) session: Box<dyn Session + Send>,
-    /// Of the client.
+    /// The address of the client.
     pub(crate) address: IpAddr,
     pub(crate) protocol: Protocol,
     pub(crate) registered: Registered,
@@ -119,21 +119,21 @@ struct Driver<S: Store> {
     /// `None` only while it changes into TLS.
     transport: Option<Transport>,
     out: Vec<u8>,
-    /// Of the memory for answers, from the first long one on until the client is waited for.
+    /// A share of the memory for answers, from the first long answer until the connection waits for the client.
     share: Option<Share>,
-    /// A slice of long work is being done: no other session of the account does one.
+    /// Held during a slice of long work: no other session of the account does one.
     slice: Option<OwnedMutexGuard<()>>,
     /// The call under way, or the last one, names the blobs that were uploaded.
     naming: bool,
-    /// When what is held back goes out although the answer is not there.
+    /// When output that is held back is sent without the answer.
     flush_at: Option<Instant>,
-    /// The client's.
+    /// The address of the client.
     address: IpAddr,
-    /// The name that it gave to log in.
+    /// The login name that the client has given.
     asked: Option<String>,
     /// The client has closed its side.
     at_end: bool,
-    /// Told to the owner when the connection ends, however it ends.
+    /// Tells the owner when the connection ends, however it ends.
     watching: Watching,
 }
 
@@ -151,8 +151,8 @@ impl Drop for Watching {
             return;
         };
         let (board, session) = (Arc::clone(&self.board), self.session);
-        // What is under way may be a SELECT, which waits where the end of the session does not: were it told now it might be before that, and the
-        // mailbox watched for ever.
+        // The answer under way may be one to SELECT, which waits in another queue than the end of the session. If the end came first, the owner would
+        // watch the mailbox for ever.
         match (self.answer.take(), tokio::runtime::Handle::try_current()) {
             (Some(answer), Ok(runtime)) => drop(runtime.spawn(async move {
                 let _ = answer.await;
@@ -272,7 +272,7 @@ impl<S: Store> Driver<S> {
                 Wake::Answer(reply) => {
                     self.watching.answer = None;
                     let reply = self.seen(reply.ok_or(End::Stopped)?).await;
-                    // What happened before the answer was made is heard before it: the session must not take for all what is not.
+                    // Events from before the answer are passed on before it: otherwise the session would take an old state for the present one.
                     if let Some(event) = self.registered.signal.take() {
                         self.session.on_event(now, event);
                     }
@@ -338,11 +338,11 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// Carries out what the session wants; true when it wants to close.
+    /// Carries out the session's requests; true when it wants to close.
     async fn act(&mut self) -> Result<bool, End> {
         loop {
             let action = self.session.poll(self.context.clock.now());
-            // What took long was done in there.
+            // The session has ended its slice of long work.
             self.slice = None;
             let Some(action) = action else {
                 return Ok(false);
@@ -391,12 +391,12 @@ impl<S: Store> Driver<S> {
         if is_long(&call) {
             self.share(&call).await?;
         } else if matches!(call, Call::TurnBegin) {
-            // Who has a turn may wait for a share: nobody waits for a turn with one. Nothing that was read is left then.
+            // A session with a turn may wait for a share, so none may wait for a turn while it has a share. It holds no rows at this point.
             self.share = None;
         }
         match route(&call) {
             Route::Store => {
-                // Boxed, as all that is large and not there while a connection is idle: its state is no part of the connection's.
+                // Boxed, like all large state that an idle connection does not need: it is no part of the connection's own.
                 let reply = Box::pin(self.calls.answer(call)).await;
                 if let Some(blob) = self.calls.take_missed()
                     && let Some(account) = self.watching.account
@@ -440,14 +440,14 @@ impl<S: Store> Driver<S> {
         Ok(())
     }
 
-    /// Sees to it that there is a share of the memory for this call's answer.
+    /// Takes a share of the memory for this call's answer, if there is none.
     async fn share(&mut self, call: &Call) -> Result<(), End> {
         if matches!(route(call), Route::Owner(_)) {
-            // So that nothing long comes while the client is waited for.
+            // Sends pending output first, so that no long answer comes while the session waits for its client.
             self.flush().await?;
         }
         let answers = &self.context.answers;
-        // Between the rows of messages and their content rows nothing can be dropped.
+        // Between the rows of messages and their content rows the session cannot drop anything.
         if let Some(share) = &self.share
             && !matches!(call, Call::Contents { .. })
             && answers.wants(share)
@@ -465,7 +465,7 @@ impl<S: Store> Driver<S> {
         Ok(())
     }
 
-    /// A session that is busy with a long answer hears events and deadlines between its parts.
+    /// Passes events and deadlines to a session between the parts of a long answer.
     fn interrupt(&mut self) {
         let now = self.context.clock.now();
         if let Some(event) = self.registered.signal.take() {
@@ -509,7 +509,7 @@ impl<S: Store> Driver<S> {
         reply
     }
 
-    /// It counts as it did before its login.
+    /// The connection counts as it did before its login.
     async fn logged_out(&mut self) -> Result<(), End> {
         self.registered.log_out();
         self.place.unauthenticated();
@@ -520,7 +520,7 @@ impl<S: Store> Driver<S> {
         Ok(())
     }
 
-    /// It watches nothing there any more. If it ends while this waits, the account is told of the end.
+    /// The session leaves its account, which it does not watch any more. If the connection ends while this waits, the account hears of the end.
     async fn leave(&mut self, account: AccountId) -> Result<(), End> {
         let left = self.context.board.leave(account, self.registered.id);
         left.await.map_err(|_| End::Stopped)
@@ -531,7 +531,7 @@ impl<S: Store> Driver<S> {
         if let Some(transport) = &mut self.transport
             && !self.out.is_empty()
         {
-            // Given up after the write: an idle connection holds no buffer.
+            // Dropped after the write: an idle connection holds no buffer.
             let out = std::mem::take(&mut self.out);
             self.traffic
                 .sent
@@ -543,7 +543,7 @@ impl<S: Store> Driver<S> {
                     biased;
                     written = &mut write => return Ok(written?),
                     () = sleep(TURN), if self.share.is_some() => {
-                        // The client takes its time: its share is for those who wait.
+                        // The client is slow: its share goes to the sessions that wait.
                         if self.share.as_ref().is_some_and(|share| answers.wants(share)) {
                             self.session.shed();
                             self.share = None;
@@ -555,8 +555,8 @@ impl<S: Store> Driver<S> {
         Ok(())
     }
 
-    /// RFC 9051, 6.2.1 and RFC 3207, 4.2: whatever was known or read before is void. The clear stream is consumed, the session drops what it
-    /// holds in `on_tls`, and bytes that were not read yet become part of the handshake, which they break.
+    /// RFC 9051, 6.2.1 and RFC 3207, 4.2: everything known or read before is void. The clear stream is consumed, the session drops what it holds in
+    /// `on_tls`, and bytes that were not read yet become part of the handshake, which they break.
     async fn start_tls(&mut self) -> Result<(), End> {
         self.flush().await?;
         let Some(Transport::Clear(stream)) = self.transport.take() else {
@@ -572,7 +572,7 @@ impl<S: Store> Driver<S> {
         Ok(())
     }
 
-    /// Another session goes on, here or at another node; true when it is over.
+    /// Another session goes on, here or at another node; true when that session has ended.
     async fn hand_over(&mut self, handover: Handover) -> Result<bool, End> {
         self.flush().await?;
         let context = Arc::clone(&self.context);
@@ -590,7 +590,7 @@ impl<S: Store> Driver<S> {
                 self.registered.stays();
                 let now = context.clock.now();
                 let session = (context.resume)(handover.peer, handover.account, &handover.at);
-                // It was a session of this node that said where it goes on.
+                // The handover comes from a session of this node, so it is valid.
                 self.session = session.ok_or(End::Gone)?;
                 if !handover.rest.is_empty() {
                     self.session.on_bytes(now, &handover.rest);
@@ -670,7 +670,7 @@ impl<S: Store> Driver<S> {
     }
 }
 
-/// Under which name the client wants to log in.
+/// The login name in a call.
 fn login_of(call: &Call) -> Option<&str> {
     match call {
         Call::Authenticate(ask) => Some(&ask.login),

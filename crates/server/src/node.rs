@@ -1,10 +1,10 @@
-//! Who this node is: `DATA/node.toml`, and the lock that keeps a second process out of the data directory.
+//! The node's identity: `DATA/node.toml`, and the lock that keeps a second process out of the data directory.
 //!
-//! An older copy of a data directory does not know what was told after it was made, so it must not go on under the old name
-//! ([`whimbrel_mailbox::Renewal`]). `node.toml` is written anew, as another file, at every start, and says which file it is: a copy of it (by
-//! cp, rsync, tar, in place or elsewhere) says so of another file. It counts the starts, too, and the store counts them with it: a store
-//! without its `node.toml` put back is behind. What is copied below the file system (a snapshot of a volume or of a machine) shows
-//! nowhere: for that there is `whimbrel node renew`.
+//! An older copy of a data directory does not know what the node reported after the copy was made, so it must not go on under the old incarnation
+//! ([`whimbrel_mailbox::RestoreRecovery`]). At every start `node.toml` is written anew, as another file, and names this file. A copy of it (by cp,
+//! rsync, tar, in place or elsewhere) names another file than itself. It also counts the starts, and so does the store: a store that was put back
+//! without its `node.toml` is behind. A copy below the file system (a snapshot of a volume or of a machine) does not show here. In a cluster the
+//! peers notice it (`cluster::startup_identity`); otherwise run `whimbrel node renew`.
 
 use std::{
     fs,
@@ -17,10 +17,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// What the data directory is laid out by. A directory of another format is refused.
+/// The format of the data directory. A directory of another format is refused.
 const FORMAT: u32 = 1;
 
-/// In the data directory: whoever has it has locked this file.
+/// The lock file in the data directory: the process that uses the directory has locked it.
 const LOCK: &str = "lock";
 
 /// Why the data directory cannot be used.
@@ -33,10 +33,10 @@ pub enum NodeError {
         path.display()
     )]
     None {
-        /// Where.
+        /// The data directory.
         path: PathBuf,
     },
-    /// The system refuses.
+    /// An error of the system.
     #[error("server.data_dir: cannot use {}: {cause}{}", path.display(), hint(path, cause))]
     Io {
         /// Which file or directory.
@@ -52,7 +52,7 @@ pub enum NodeError {
         /// What the holder wrote into the lock file.
         holder: String,
     },
-    /// It is another user's, and root's files in it would keep him out.
+    /// The directory belongs to another user, whose server could not open files of root in it.
     #[error(
         "{} belongs to {}, and the server could not open files that root writes there. Run this command as its user: `sudo -u {} whimbrel ...`",
         directory.display(),
@@ -65,7 +65,7 @@ pub enum NodeError {
         /// The user's number.
         owner: u32,
     },
-    /// `node.toml` is not ours.
+    /// `node.toml` cannot be used.
     #[error("{}: {cause}", path.display())]
     Identity {
         /// The file.
@@ -75,7 +75,7 @@ pub enum NodeError {
     },
 }
 
-/// Whose a file is that may not be used, or that it is one.
+/// Explains an error: the owner of a file that may not be used, or that the path is a file.
 fn hint(path: &Path, cause: &io::Error) -> String {
     match (cause.kind(), fs::metadata(path)) {
         (io::ErrorKind::PermissionDenied, Ok(meta)) => {
@@ -103,7 +103,7 @@ fn pid(holder: &str) -> String {
     }
 }
 
-/// A user's name, or else the number behind `numbered`.
+/// A user's name, or else `numbered` and the number.
 fn user(uid: u32, numbered: &str) -> String {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let name = users.lines().find_map(|line| {
@@ -114,7 +114,7 @@ fn user(uid: u32, numbered: &str) -> String {
     name.unwrap_or_else(|| format!("{numbered}{uid}"))
 }
 
-/// Refuses root in a directory of another user, for whom the server runs. Whose it is says who has opened it first: root has always been there in a
+/// Refuses root in a directory of another user, for whom the server runs. The user is found by the owner of the lock file: root has always used a
 /// directory that was made outside a container.
 fn refuse_root(directory: &Path) -> io::Result<Result<(), NodeError>> {
     let owner = |path: &Path| match fs::metadata(path) {
@@ -147,18 +147,18 @@ pub struct Identity {
     pub incarnation: u64,
     /// The slot of this node's UID claims, 0 to 63.
     pub slot: u8,
-    /// Where the node stands.
+    /// The node's region.
     pub region: String,
-    /// Slots that no incarnation of this node has had since the last time they were used up.
+    /// Slots that no incarnation of this node has had since all were last used up.
     #[serde(default = "slots_but_first")]
     pub slots_free: Vec<u8>,
-    /// How often they were used up: each time every account gets a new UIDVALIDITY.
+    /// How often the slots were used up: each time every account gets a new UIDVALIDITY.
     #[serde(default)]
     pub round: u32,
-    /// How often the node was started; the store knows, too.
+    /// How often the node was started; the store counts, too.
     #[serde(default)]
     pub starts: u64,
-    /// Which file this is. Absent in one from before this was kept: then it may be any.
+    /// Names the file itself. Absent in older files, which may be any.
     #[serde(default)]
     pub file: Option<Place>,
 }
@@ -174,12 +174,12 @@ fn slots_but_first() -> Vec<u8> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// Of the file.
+    /// The inode of the file.
     pub inode: u64,
-    /// When it was made, in seconds and nanoseconds: inodes are used again.
+    /// When the file was made, in seconds and nanoseconds: inodes are used again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub born: Option<String>,
-    /// Of the file system: changes with the order in which disks are found, so it counts only where no birth is to be had.
+    /// The file system: its number changes with the order in which disks are found, so it counts only where the time of birth is not known.
     pub device: u64,
 }
 
@@ -219,7 +219,7 @@ impl Identity {
         }
     }
 
-    /// Takes over what the store knows.
+    /// Merges what the store knows.
     fn join(&mut self, store: &Starts) {
         let free = self.starts().join(store);
         self.round = free.round;
@@ -239,9 +239,9 @@ impl Identity {
         }
     }
 
-    /// Another incarnation with another slot.
+    /// Takes another incarnation with another slot.
     ///
-    /// Which slot is left to chance, so that a copy that is put back twice hardly draws the same one twice.
+    /// The slot is drawn at random, so that a copy that is put back twice hardly draws the same one twice.
     fn renew(&mut self) {
         self.incarnation = random_u64();
         if self.slots_free.is_empty() {
@@ -258,7 +258,7 @@ impl Identity {
 /// What the store knows of the node's starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Starts {
-    /// How many.
+    /// How many starts there were.
     count: u64,
     /// [`Identity::round`]
     round: u32,
@@ -267,7 +267,7 @@ pub struct Starts {
 }
 
 impl Starts {
-    /// As it is stored.
+    /// The stored bytes.
     #[must_use]
     pub fn to_bytes(self) -> Vec<u8> {
         let mut bytes = self.count.to_be_bytes().to_vec();
@@ -276,7 +276,7 @@ impl Starts {
         bytes
     }
 
-    /// From what is stored; `None` if it is no such thing.
+    /// From the stored bytes; `None` if they are damaged.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (count, rest) = bytes.split_first_chunk()?;
@@ -288,7 +288,7 @@ impl Starts {
         })
     }
 
-    /// A slot is free when both know it as such.
+    /// Merges two counts. A slot is free when both know it as free.
     fn join(self, other: &Self) -> Self {
         let slots_free = match self.round.cmp(&other.round) {
             std::cmp::Ordering::Less => other.slots_free,
@@ -312,9 +312,9 @@ pub enum Copy {
     Store,
     /// There is a store that was used, and no `node.toml`.
     Missing,
-    /// The administrator says so.
+    /// The administrator says that it is one.
     Asked,
-    /// Other nodes of the cluster remember more than it has.
+    /// Other nodes of the cluster have more of its log than the directory.
     Peers,
 }
 
@@ -350,18 +350,18 @@ pub struct DataDir {
     identity: Identity,
     /// Why `node.toml` is known to be a copy.
     copied: Option<Copy>,
-    /// The lock goes with the file handle, so it cannot outlive the process.
+    /// The lock belongs to the file handle, so it cannot outlive the process.
     _lock: fs::File,
 }
 
 impl DataDir {
-    /// Whether there is one: a directory that was never served from is none.
+    /// Whether there is a data directory: a directory that was never used by a server is none.
     #[must_use]
     pub fn is_at(path: &Path) -> bool {
         path.join("node.toml").exists() || path.join("store").exists()
     }
 
-    /// As [`DataDir::open`], and makes none.
+    /// As [`DataDir::open`], but does not create the directory.
     ///
     /// # Errors
     /// If there is none, or as [`DataDir::open`].
@@ -374,8 +374,7 @@ impl DataDir {
         }
     }
 
-    /// Creates the directory if need be, locks it, and reads or makes the node's identity. [`DataDir::start`] must follow before anything
-    /// is written.
+    /// Creates the directory if need be, locks it, and reads or makes the node's identity. Call [`DataDir::start`] before anything is written.
     pub fn open(path: &Path) -> Result<Self, NodeError> {
         let io = |path: &Path| {
             let path = path.to_owned();
@@ -425,8 +424,8 @@ impl DataDir {
         }
     }
 
-    /// Begins a start of the node on a store that knows this of its starts: takes a new identity if the directory is a copy, and gives what
-    /// the store is to know. That must be durable there before [`DataDir::write`], so that the store is never behind by itself.
+    /// Begins a start of the node on a store that knows this of its starts: takes a new identity if the directory is a copy. Returns what the store
+    /// has to know, durably, before [`DataDir::write`], so that the store is never behind by itself.
     pub fn start(&mut self, store: Option<Starts>) -> Starts {
         if let Some(store) = store {
             self.identity.join(&store);
@@ -442,12 +441,12 @@ impl DataDir {
         self.identity.starts()
     }
 
-    /// What [`DataDir::start`] changes, to go back to when the store did not take it.
+    /// The fields that [`DataDir::start`] changes, to restore them when the store did not accept the start.
     pub(crate) fn known(&self) -> (Identity, Option<Copy>) {
         (self.identity.clone(), self.copied)
     }
 
-    /// As if [`DataDir::start`] had not been.
+    /// Undoes [`DataDir::start`].
     pub(crate) fn back_to(&mut self, (identity, copied): (Identity, Option<Copy>)) {
         self.identity = identity;
         self.copied = copied;
@@ -473,8 +472,8 @@ impl DataDir {
         }
     }
 
-    /// A member of the cluster has given this slot; [`DataDir::write`] must follow. The slots that this node would give itself are left alone: what it
-    /// may take is the cluster's to say from now on.
+    /// Takes a slot that a member of the cluster has given; [`DataDir::write`] must follow. The slots that this node would choose itself are left
+    /// alone: from now on the cluster gives slots.
     pub fn assign(&mut self, slot: u8) {
         self.identity.slot = slot;
     }
@@ -485,7 +484,7 @@ impl DataDir {
         self.identity.slot = slot;
     }
 
-    /// Writes the identity, as a new file that knows itself.
+    /// Writes the identity, as a new file that names itself.
     pub fn write(&mut self) -> Result<(), NodeError> {
         let path = self.path.join("node.toml");
         let wrong = |error: toml::ser::Error| NodeError::Identity {
@@ -494,7 +493,7 @@ impl DataDir {
         };
         let new = path.with_extension("new");
         let mut write = || -> io::Result<Result<(), toml::ser::Error>> {
-            // One that a crash left is no new file.
+            // A file that a crash left is not new.
             match fs::remove_file(&new) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -548,7 +547,7 @@ fn lock(directory: &Path) -> Result<fs::File, NodeError> {
         .mode(0o600)
         .open(&path);
     let mut file = match opened {
-        // It can be locked all the same.
+        // A read-only file can be locked all the same.
         Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => fs::File::open(&path),
         opened => opened,
     }
@@ -558,7 +557,7 @@ fn lock(directory: &Path) -> Result<fs::File, NodeError> {
         Err(fs::TryLockError::WouldBlock) => {
             const HOLDER_BYTES_MAX: u64 = 20;
             let mut holder = String::new();
-            // Who holds it is only a hint.
+            // The process that holds the lock is only a hint.
             let _ = file.take(HOLDER_BYTES_MAX).read_to_string(&mut holder);
             let holder = holder.trim().to_owned();
             return Err(NodeError::Locked {
@@ -568,7 +567,7 @@ fn lock(directory: &Path) -> Result<fs::File, NodeError> {
         }
         Err(fs::TryLockError::Error(cause)) => return Err(io(cause)),
     }
-    // Who holds it is only a hint, and a disk may take none.
+    // The process is only a hint, and a full disk may not accept it.
     let _ = file
         .set_len(0)
         .and_then(|()| writeln!(file, "{}", std::process::id()));
@@ -587,7 +586,7 @@ fn read_identity(path: &Path, text: &str) -> Result<Identity, NodeError> {
         path: path.to_owned(),
         cause,
     };
-    // Files from before it was written have none.
+    // Older files have no checksum.
     if let Some((first, rest)) = text.split_once('\n')
         && first.starts_with('#')
         && first.strip_prefix(SUM) != Some(&sum(rest))
@@ -623,7 +622,7 @@ fn random_u64() -> u64 {
 mod tests {
     use super::*;
 
-    /// One start on a store that knows this; the identity, and what the store knows after it.
+    /// One start on a store that knows this. Returns the identity, and what the store knows after it.
     fn start(path: &Path, store: Option<Starts>) -> (Identity, Option<Starts>) {
         let mut data = DataDir::open(path).unwrap();
         let store = data.start(store);
@@ -637,7 +636,7 @@ mod tests {
     fn copy(from: &Path, to: &Path) {
         fs::create_dir_all(to).unwrap();
         let text = fs::read(from.join("node.toml")).unwrap();
-        // Into the file that is there, if there is one.
+        // Into the existing file, if there is one.
         fs::write(to.join("node.toml"), text).unwrap();
     }
 
@@ -726,7 +725,7 @@ mod tests {
         let count = data.start(store);
         assert_eq!(data.identity().incarnation, first.incarnation);
         assert_eq!(count.count, store.unwrap().count + 1);
-        // Not gone back, the store would be taken for an older one.
+        // Without going back, the store would be taken for an older one.
         data.start(store);
         assert_ne!(data.identity().incarnation, first.incarnation);
     }
@@ -759,11 +758,11 @@ mod tests {
         DataDir::open(directory.path()).unwrap();
     }
 
-    /// An account that root added left files that the server of another user could not open.
+    /// `whimbrel account add` as root left files that the server of another user could not open.
     #[test]
     fn root_leaves_nothing_in_the_directory_of_another_user() {
         if !rustix::process::geteuid().is_root() {
-            // Nobody else can give directories away.
+            // Only root can give directories away.
             return;
         }
         let directory = tempfile::tempdir().unwrap();

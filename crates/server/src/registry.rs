@@ -1,6 +1,6 @@
-//! Sessions that are connected: how an event finds its session, and how many each account has.
+//! Connected sessions: passes events to them, and counts those of each account.
 //!
-//! An event is a bit, not a message: a session that is slow to ask what has changed costs no memory, however much changes.
+//! An event is a bit, not a message: a session that is slow to ask for changes costs no memory, however much changes.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,7 +19,7 @@ const SHUTDOWN: u8 = 2;
 const PASSWORD_CHANGED: u8 = 4;
 const ACCOUNT_REMOVED: u8 = 8;
 
-/// Ends of sessions that logins which are under way are held against; logins take less time than so many.
+/// How many past endings ([`Registry::end`]) are remembered for logins under way: a login takes less time than so many endings.
 const ENDS_KEPT_MAX: usize = 1024;
 
 /// Locks that sessions are spread over: owners notify in parallel.
@@ -30,13 +30,13 @@ const SHARDS: usize = 16;
 pub struct Signal {
     events: AtomicU8,
     wake: Notify,
-    /// Its session is, or will be, served by another node.
+    /// Another node serves this session, or will serve it.
     passes: AtomicBool,
-    /// Whose session it is.
+    /// The account of the session.
     account: Mutex<Option<AccountId>>,
-    /// This node serves the account no more.
+    /// This node does not serve the account any more.
     turned_out: AtomicBool,
-    /// Nobody has logged in with the account's password.
+    /// The administrator's session, without a login by password.
     administrators: AtomicBool,
 }
 
@@ -65,7 +65,7 @@ impl Signal {
         }
     }
 
-    /// Tells it; telling it twice before it looks is telling it once.
+    /// Raises an event; twice before the session looks is the same as once.
     pub fn raise(&self, event: Event) {
         let bit = match event {
             Event::Changed => CHANGED,
@@ -89,7 +89,7 @@ impl Signal {
 
     /// An event, if there is one.
     pub fn take(&self) -> Option<Event> {
-        // The end comes first, with its true reason: what has changed no longer matters then.
+        // The end comes first, with its true reason: changes do not matter then.
         for (bit, event) in [
             (ACCOUNT_REMOVED, Event::Ended(Ended::AccountRemoved)),
             (PASSWORD_CHANGED, Event::Ended(Ended::PasswordChanged)),
@@ -108,12 +108,12 @@ impl Signal {
 #[derive(Debug, Default)]
 struct Shared {
     sessions: usize,
-    /// Whose slice of long work it is.
+    /// Held by the session that does a slice of long work.
     slice: Slice,
 }
 
-/// Held while a slice of long work is done: that of an account is done one slice after the other, however many of its sessions have some.
-/// Who waits comes in the order of asking.
+/// Held while a slice of long work is done: the slices of one account are done one after the other, however many of its sessions have some. They come
+/// in the order of asking.
 pub type Slice = Arc<tokio::sync::Mutex<()>>;
 
 /// All sessions of the process.
@@ -121,10 +121,10 @@ pub type Slice = Arc<tokio::sync::Mutex<()>>;
 pub struct Registry {
     next: AtomicU64,
     closing: AtomicBool,
-    /// Sessions are served by other nodes.
+    /// Sessions are served by other nodes: this node drains.
     draining: AtomicBool,
     sessions: [Mutex<HashMap<u64, Arc<Signal>>>; SHARDS],
-    /// What sessions of an account share, of each that has one. Never iterated.
+    /// What the sessions of an account share, for each account that has some. Never iterated.
     accounts: Mutex<HashMap<AccountId, Shared>>,
     /// Accounts whose sessions were ended, in that order.
     ends: Mutex<Ends>,
@@ -134,13 +134,13 @@ pub struct Registry {
 /// See [`Registry::end`].
 #[derive(Debug, Default)]
 struct Ends {
-    /// How many there were.
+    /// How many endings there were.
     count: u64,
     last: VecDeque<(u64, AccountId, Ended)>,
 }
 
 impl Registry {
-    /// Without sessions. An account may have `per_account_max`.
+    /// A registry without sessions. An account may have `per_account_max`.
     #[must_use]
     pub fn new(per_account_max: usize) -> Arc<Self> {
         Arc::new(Registry {
@@ -166,7 +166,7 @@ impl Registry {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(id.0, Arc::clone(&signal));
-        // Entered while all are told to go: told, too.
+        // A session that enters while all are told to go is told, too.
         if self.closing.load(Ordering::SeqCst) || self.is_draining() {
             signal.raise(Event::Shutdown);
         }
@@ -180,7 +180,7 @@ impl Registry {
         }
     }
 
-    /// Tells a session; one that is gone does not mind.
+    /// Raises an event for a session, if it still exists.
     pub fn notify(&self, session: SessionId, event: Event) {
         if let Some(signal) = self
             .shard(session)
@@ -192,13 +192,13 @@ impl Registry {
         }
     }
 
-    /// Tells all sessions to say goodbye, those too that come from now on.
+    /// Tells all sessions to say goodbye, also later ones.
     pub fn shutdown(&self) {
         self.closing.store(true, Ordering::SeqCst);
         self.say_goodbye(|_| true);
     }
 
-    /// Enters a new session that another node is to serve: only the end of the process ends it here.
+    /// Enters a new session that another node will serve: here only the end of the process ends it.
     pub fn pass(self: &Arc<Self>) -> Registered {
         let registered = self.enter();
         registered.passes();
@@ -208,13 +208,14 @@ impl Registry {
         registered
     }
 
-    /// Tells all sessions that are served here to say goodbye, those too that come from now on.
+    /// Tells all sessions that are served here to say goodbye, also later ones.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::SeqCst);
         self.say_goodbye(Signal::is_served_here);
     }
 
-    /// Tells the sessions of these accounts that are served here to say goodbye, and those of which it is not settled yet if they turn out to be.
+    /// Tells the sessions of these accounts that are served here to say goodbye. Sessions for which it is not settled yet are told when they turn out
+    /// to be served here.
     pub fn turn_out(&self, of: impl Fn(AccountId) -> bool) {
         self.say_goodbye(|signal| {
             let is_of = signal.is_of(&of);
@@ -225,7 +226,7 @@ impl Registry {
         });
     }
 
-    /// Ends all sessions of an account, those too that are carried to other nodes, and those whose login was checked before and is not counted yet.
+    /// Ends all sessions of an account, also relayed ones, and those whose login was checked before and is not counted yet.
     pub fn end(&self, account: AccountId, why: Ended) {
         {
             let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
@@ -251,7 +252,7 @@ impl Registry {
         ends.count
     }
 
-    /// Why the sessions of an account were ended last, after the first `asked_at` ends.
+    /// Why the sessions of an account were last ended, after the first `asked_at` endings.
     fn ended_since(&self, asked_at: u64, account: AccountId) -> Option<Ended> {
         let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = ends.last.iter().rev();
@@ -270,17 +271,17 @@ impl Registry {
         }
     }
 
-    /// Whether none is to be served here.
+    /// Whether this node drains.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::SeqCst)
     }
 
-    /// Sessions may come again.
+    /// Ends the drain: sessions may come again.
     pub fn reopen(&self) {
         self.draining.store(false, Ordering::SeqCst);
     }
 
-    /// How many are served here.
+    /// How many sessions are served here.
     pub fn served(&self) -> usize {
         let mut served = 0;
         for shard in &self.sessions {
@@ -291,7 +292,7 @@ impl Registry {
         served
     }
 
-    /// How many there are.
+    /// How many sessions there are.
     pub fn len(&self) -> usize {
         self.sessions
             .iter()
@@ -299,7 +300,7 @@ impl Registry {
             .sum()
     }
 
-    /// Whether there are none.
+    /// Whether there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -314,43 +315,43 @@ pub struct Registered {
     pub signal: Arc<Signal>,
     account: Option<AccountId>,
     slice: Option<Slice>,
-    /// How many ends there had been when its login was asked for.
+    /// How many endings there had been when its login was asked for.
     asked_at: u64,
     registry: Arc<Registry>,
 }
 
 impl Registered {
-    /// What is held while this session does a slice of long work; before the login it does none.
+    /// The lock to hold during a slice of long work; none before the login.
     #[must_use]
     pub fn slice(&self) -> Option<&Slice> {
         self.slice.as_ref()
     }
 
-    /// A login is about to be checked. If the account's sessions are ended before it is counted, so is this one.
+    /// A login is about to be checked. If the account's sessions are ended before this session is counted, it ends as well.
     pub fn asks(&mut self) {
         self.asked_at = self.registry.ends();
     }
 
-    /// It is the administrator's: nobody has logged in on it by a password.
+    /// Marks it as the administrator's, without a login by password.
     pub fn is_administrators(&self) {
         self.signal.administrators.store(true, Ordering::SeqCst);
     }
 
-    /// Another node serves it.
+    /// Another node serves the session.
     pub fn passes(&self) {
         self.signal.passes.store(true, Ordering::SeqCst);
     }
 
-    /// This node serves it after all.
+    /// This node serves the session after all.
     pub fn stays(&self) {
         self.signal.passes.store(false, Ordering::SeqCst);
-        // It may have become one to be told while it was none.
+        // The node may have begun to drain, or left the partition, in the meantime.
         if self.registry.is_draining() || self.signal.turned_out.load(Ordering::SeqCst) {
             self.signal.raise(Event::Shutdown);
         }
     }
 
-    /// Counts it for an account; false if that has as many as it may.
+    /// Counts the session for an account; false if the account has as many as it may.
     pub fn log_in(&mut self, account: AccountId) -> bool {
         self.log_out();
         let mut accounts = self
@@ -373,7 +374,7 @@ impl Registered {
         true
     }
 
-    /// Counts it for nobody.
+    /// Takes the session off its account's count.
     pub fn log_out(&mut self) {
         let Some(account) = self.account.take() else {
             return;
@@ -455,7 +456,7 @@ mod tests {
         for (session, account) in [(0, anne), (1, bob), (2, anne), (3, anne)] {
             assert!(sessions[session].log_in(account));
         }
-        // One of hers is carried to another node, and of one it is being found out; the last one nobody has logged in on.
+        // One of her sessions is relayed, one is not settled yet, and the last one is without a login.
         sessions[2].passes();
         sessions[3].passes();
         registry.turn_out(|account| account == anne);
@@ -465,14 +466,14 @@ mod tests {
         assert_eq!(all, [shutdown, None, None, None, None]);
         sessions[3].stays();
         assert_eq!(told(&sessions[3]), shutdown, "it was found that it stays");
-        // Who logs in on it as another one is none of hers.
+        // A session that logs in with another account is not hers any more.
         sessions[2].log_out();
         assert!(sessions[2].log_in(bob));
         sessions[2].stays();
         assert_eq!(told(&sessions[2]), None);
     }
 
-    /// A login that was checked against the old password came in behind the change.
+    /// A login that was checked against the old password was counted after the change.
     #[test]
     fn sessions_of_an_account_end_wherever_they_are() {
         let registry = Registry::new(10);

@@ -1,12 +1,11 @@
-//! How things reach the machines: one address each, and who owns what.
+//! Routes inputs to the machines: one address for each, and which machine owns what.
 //!
-//! Every machine has two lanes. Questions of sessions and of the administrator come by a bounded one, so that clients
-//! wait when an owner is busy. What machines tell each other, and completions, come by an unbounded one: a machine that waited for
-//! room in another's lane while that one waits for its own would stand still for ever. What lies there is bounded by what the
-//! machines themselves allow to be under way.
+//! Every machine has two lanes. Questions of sessions and of the administrator come by a bounded one, so that clients wait when an owner is busy.
+//! Inputs from other machines, and completions, come by an unbounded one. If a machine waited for room in another's lane while that one waits for
+//! room in its own, both would stand still for ever. The machines themselves bound what lies in the unbounded lane.
 //!
-//! What comes from other nodes has a bounded lane of its own ([`FromPeer`]): the link waits, and behind it the peer. Nothing that a machine waits for
-//! waits for that lane.
+//! Inputs from other nodes have a bounded lane of their own ([`FromPeer`]): the link waits, and so does the peer. No machine waits for an input in
+//! that lane.
 
 use std::sync::Arc;
 
@@ -23,42 +22,42 @@ use whimbrel_service::{
     peers::{Frame, PartitionReport, PeerInput},
 };
 
-/// Questions that wait for one machine before whoever asks next has to wait; as many again wait in turns, account by account.
+/// Questions that wait for one machine before the next caller has to wait; as many again wait in turns, account by account.
 pub(crate) const QUESTIONS_MAX: usize = 1024;
-/// Questions for figures that wait for one machine; who comes beyond that gets none.
+/// Questions for figures that wait for one machine; further callers get none.
 const FIGURES_MAX: usize = 16;
 
-/// Frames of other nodes that wait for one machine. Each has some hundred kilobytes at most, one that holds a single large batch 16 MiB.
+/// Frames of other nodes that wait for one machine. Each has some hundred kilobytes at most; one with a single large batch has 16 MiB.
 const FROM_PEERS_MAX: usize = 8;
 
-/// Counts what is under way anywhere: a stopping server waits until nothing is.
+/// Counts work under way anywhere: a stopping server waits until there is none.
 #[derive(Clone, Debug, Default)]
 pub struct Work(Arc<()>);
 
 impl Work {
-    /// One more thing under way, until it is dropped.
+    /// One more piece of work, until it is dropped.
     #[must_use]
     pub fn begin(&self) -> Work {
         self.clone()
     }
 
-    /// Whether nothing is, `idle_holders` apart (whoever keeps a `Work` to begin others from).
+    /// Whether there is no work, except `idle_holders` (callers that keep a `Work` to begin others from it).
     #[must_use]
     pub fn is_idle(&self, idle_holders: usize) -> bool {
         Arc::strong_count(&self.0) <= idle_holders
     }
 }
 
-/// A question, and where its answer goes.
+/// A question, and the receiver of its answer.
 pub(crate) enum Question {
     Call(Call, oneshot::Sender<Reply>, Work),
     Admin(AdminCall, oneshot::Sender<AdminReply>, Work),
-    /// Nobody waits for an answer: a session that goes on has left this account.
+    /// A session that goes on has left this account; there is no answer.
     Hangup(SessionId, Work),
 }
 
 impl Question {
-    /// Whose mail it is about.
+    /// The account that the question is about.
     pub(crate) fn account(&self) -> Option<AccountId> {
         match self {
             Question::Call(Call::Mailbox { account, .. }, ..) => Some(*account),
@@ -67,15 +66,15 @@ impl Question {
     }
 }
 
-/// What a machine is told of other nodes.
+/// Inputs about other nodes.
 pub(crate) enum FromPeer {
-    /// With, of a link that is up, where frames for the peer go.
+    /// The input; for a link that is up also the handle for frames to the peer.
     Told(PeerInput, Option<Handle>),
-    /// How do your partitions stand, after all that came before?
+    /// Asks for a report on the machine's partitions, after all earlier inputs.
     Report(oneshot::Sender<Vec<PartitionReport>>),
 }
 
-/// Where a machine is reached.
+/// The address of a machine.
 #[derive(Clone)]
 pub(crate) struct Address {
     questions: mpsc::Sender<Question>,
@@ -91,7 +90,7 @@ pub(crate) struct Inbox {
     pub(crate) inputs: mpsc::UnboundedReceiver<(Input, Work)>,
     pub(crate) figures: mpsc::Receiver<oneshot::Sender<Figures>>,
     pub(crate) peers: mpsc::Receiver<FromPeer>,
-    /// A link that had no room has some.
+    /// Notified when a link has room again.
     pub(crate) room: Arc<Notify>,
 }
 
@@ -104,7 +103,7 @@ pub struct Router {
     older: watch::Sender<Option<String>>,
 }
 
-/// The ends of all lanes, to be given to the machines' actors.
+/// The receiving ends of all lanes, for the machines' actors.
 pub(crate) struct Inboxes {
     pub(crate) directory: Inbox,
     pub(crate) queue: Inbox,
@@ -163,15 +162,15 @@ impl Router {
         )
     }
 
-    /// What is under way.
+    /// The count of work under way.
     #[must_use]
     pub fn work(&self) -> &Work {
         &self.work
     }
 
-    /// Carries a session's call to its machine; the reply comes by the receiver. Waits while the machine has too many questions.
+    /// Sends a session's call to its machine; the receiver gets the reply. Waits while the machine has too many questions.
     ///
-    /// Calls that go to the store are not for here ([`Route::Store`]): they fail.
+    /// Calls that go to the store ([`Route::Store`]) fail here.
     pub async fn call(&self, call: Call) -> Result<oneshot::Receiver<Reply>, Stopped> {
         let (reply, receiver) = oneshot::channel();
         let address = match route(&call) {
@@ -179,7 +178,7 @@ impl Router {
             Route::Queue => &self.queue,
             Route::Owner(account) => self.owner(account),
             Route::Store => {
-                // Nobody else holds the other end.
+                // The receiver is only returned below.
                 let _ = reply.send(Reply::Failed(Failure::Temporary));
                 return Ok(receiver);
             }
@@ -193,7 +192,7 @@ impl Router {
         Ok(receiver)
     }
 
-    /// Tells the owner of an account that a session which goes on has left it: behind what it asked before, and before what it asks next, perhaps of
+    /// Tells the owner of an account that a session which goes on has left it: after its earlier questions, and before its next ones, perhaps about
     /// the same account.
     pub async fn leave(&self, account: AccountId, session: SessionId) -> Result<(), Stopped> {
         let question = Question::Hangup(session, self.work.begin());
@@ -201,7 +200,7 @@ impl Router {
         sent.map_err(|_| Stopped)
     }
 
-    /// Carries a question of the administrator to the directory.
+    /// Sends a question of the administrator to the directory.
     pub async fn admin(&self, call: AdminCall) -> Result<AdminReply, Stopped> {
         let (reply, receiver) = oneshot::channel();
         let question = Question::Admin(call, reply, self.work.begin());
@@ -231,7 +230,7 @@ impl Router {
         Some(sum)
     }
 
-    /// Tells the owner of an account that a session which asked about it is gone, and asks nothing more.
+    /// Tells the owner of an account that a session which asked about it is gone.
     pub fn hang_up(&self, account: AccountId, session: SessionId) {
         self.tell_owner(account, Input::Hangup(session));
     }
@@ -264,7 +263,7 @@ impl Router {
         }
     }
 
-    /// Tells all machines something of other nodes, behind what came before.
+    /// Passes an input about other nodes to all machines, after earlier ones.
     pub(crate) async fn tell_of_peers(&self, input: impl Fn() -> PeerInput) {
         for machine in self.replicating() {
             let told = FromPeer::Told(input(), None);
@@ -273,14 +272,14 @@ impl Router {
         }
     }
 
-    /// How all partitions stand that are open, behind what the machines were told of other nodes before; `None` if one of them is gone.
+    /// Reports on all open partitions, after all earlier inputs about other nodes; `None` if a machine is gone.
     pub(crate) async fn reports(&self) -> Option<Vec<PartitionReport>> {
         let mut reports = self.all_reports().await?;
         reports.retain(|report| report.left.is_none());
         Some(reports)
     }
 
-    /// The same, with those that this node has left.
+    /// The same, including partitions that this node has left.
     pub(crate) async fn all_reports(&self) -> Option<Vec<PartitionReport>> {
         let mut asked = Vec::with_capacity(self.owners.len() + 1);
         for machine in self.replicating() {
@@ -295,7 +294,7 @@ impl Router {
         Some(reports)
     }
 
-    /// The disk is older than what was told from it, by what a peer knows; once is enough.
+    /// Notes that the disk is older than what it has reported, as a peer has found; once is enough.
     pub(crate) fn is_older(&self, because: &str) {
         self.older.send_if_modified(|known| {
             let new = known.is_none();
@@ -304,7 +303,7 @@ impl Router {
         });
     }
 
-    /// Why the disk is older, when it is found out.
+    /// Waits until the disk is found to be older. Returns the reason.
     pub(crate) async fn older(&self) -> String {
         let mut older = self.older.subscribe();
         loop {
@@ -323,31 +322,31 @@ impl Router {
             .chain(&self.owners)
     }
 
-    /// A peer has a body on disk: the queue waits for that. In the order of what the peer sends.
+    /// A peer has a blob on disk, which the queue may wait for. In the order of the peer's frames.
     pub(crate) async fn body_at_peer(&self, peer: Incarnation, frame: Frame) {
         let told = FromPeer::Told(PeerInput::Frame(peer, frame), None);
         // As above.
         let _ = self.queue.peers.send(told).await;
     }
 
-    /// A body was here at this time of the monotonic clock, or later: all machines that may wait for it.
+    /// A blob was here at this time of the monotonic clock, or later: reports that to all machines that may wait for it.
     pub(crate) fn tell_of_body(&self, blob: BlobName, looked: u64) {
         self.tell_who_may_lack(|| PeerInput::Body(blob, looked));
     }
 
-    /// No linked node has a body.
+    /// No linked node has a blob.
     pub(crate) fn tell_of_no_body(&self, blob: BlobName) {
         for owner in &self.owners {
             self.send(owner, Input::Peer(PeerInput::NoBody(blob)));
         }
     }
 
-    /// A body is looked for no more: who lacks it still is to want it again.
+    /// A blob is not looked for any more: machines that still lack it ask again.
     pub(crate) fn ask_who_lacks(&self, blob: BlobName) {
         self.tell_who_may_lack(|| PeerInput::WantAgain(blob));
     }
 
-    /// A session of the account found that a body is not here.
+    /// A session of the account found that a blob is not here.
     pub(crate) fn tell_of_missed(&self, account: AccountId, blob: BlobName) {
         let missed = PeerInput::Missed(account, blob);
         self.send(self.owner(account), Input::Peer(missed));
@@ -381,7 +380,7 @@ impl Router {
         let _ = machine.peers.send(told).await;
     }
 
-    /// A link has room: whoever has something for it looks again.
+    /// A link has room: machines with something for it look again.
     pub(crate) fn room_for_peers(&self) {
         for machine in self.replicating() {
             machine.room.notify_one();
@@ -403,7 +402,7 @@ impl Router {
         self.owner_of_partition(partition_of(account))
     }
 
-    /// Whole buckets, so that a partition has one owner.
+    /// By partition, so that a partition has one owner.
     fn owner_of_partition(&self, partition: PartitionId) -> &Address {
         &self.owners[usize::from(partition.0) % self.owners.len()]
     }

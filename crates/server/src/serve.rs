@@ -1,8 +1,8 @@
 //! A whole server: store, machines, sockets; started, and stopped in good order.
 //!
-//! Order of a start: data directory (lock), configuration of TLS, sockets, store (and with it the node's identity), the cluster (which may give the
-//! node another one), machines, links to other nodes; clients are let in last. Order of a stop: no more clients, no more links; sessions are told;
-//! when they have gone or their time is over, what they started reaches the disk; the store is closed.
+//! Order of a start: data directory (lock), configuration of TLS, sockets, store (and with it the node's identity), the cluster (which may change the
+//! identity), machines, links to other nodes; clients are let in last. Order of a stop: no more clients; sessions are told; when they have gone or
+//! their time is over, their work reaches the disk; no more links; the store is closed.
 
 use std::{
     io,
@@ -42,9 +42,9 @@ use crate::{
     waiting::{AcceptGate, Waits},
 };
 
-/// How often it is looked whether the sessions have gone.
+/// How often a stop looks whether the sessions have gone.
 const STOP_PAUSE: Duration = Duration::from_millis(5);
-/// How long whoever asked for certificates to be read again waits for that.
+/// How long a request to read certificates again waits.
 const RELOAD_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Why a server does not start.
@@ -59,18 +59,18 @@ pub enum StartError {
     /// The store.
     #[error("the store cannot be opened: {0}")]
     Store(String),
-    /// The store, for a lack that can pass.
+    /// The store, for a cause that can pass, such as a full disk.
     #[error("the store cannot be opened: {0}")]
     Lack(String),
-    /// It was to stop before it served.
+    /// It was stopped before it served.
     #[error("asked to stop")]
     Stopped,
     /// A socket.
     #[error("cannot listen on {address} ({what}): {cause}{}", listen_hint(cause))]
     Listen {
-        /// For what.
+        /// The purpose of the socket.
         what: &'static str,
-        /// Where.
+        /// Its address.
         address: String,
         /// What the system said.
         cause: io::Error,
@@ -78,7 +78,7 @@ pub enum StartError {
     /// Parameters of argon2.
     #[error(transparent)]
     Password(#[from] PasswordError),
-    /// What is kept of the cluster.
+    /// The files of the cluster.
     #[error(transparent)]
     ClusterFiles(#[from] FilesError),
     /// The node cannot take its place among others.
@@ -98,7 +98,7 @@ fn listen_hint(cause: &io::Error) -> &'static str {
 }
 
 impl StartError {
-    /// Whether the same may succeed later, when the disk has what it lacks now.
+    /// Whether a start may succeed later, when the disk has room again.
     fn passes(&self) -> bool {
         match self {
             StartError::Lack(_) => true,
@@ -132,7 +132,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// For people.
+    /// The name for logs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -154,10 +154,9 @@ impl Kind {
 pub struct Sockets(Vec<(Kind, TcpListener, SocketAddr)>);
 
 impl Sockets {
-    /// Opens what the configuration names. `or_free`: a port that is taken is replaced by one that is not.
+    /// Opens the sockets of the configuration. `or_free`: a port in use is replaced by a free one.
     ///
-    /// # Errors
-    /// With the address that cannot be had.
+    /// With the address that cannot be opened.
     pub fn open(config: &Config, or_free: bool) -> Result<Self, StartError> {
         let peers = match config.cluster.name.as_str() {
             "" => &Vec::new(),
@@ -203,12 +202,12 @@ impl Sockets {
         Ok(Sockets(sockets))
     }
 
-    /// None: a server that only its own process reaches, and who may use its admin socket.
+    /// No sockets: a server that only its own process reaches, and users of its admin socket.
     pub fn none() -> Self {
         Sockets(Vec::new())
     }
 
-    /// What is open where.
+    /// The open sockets and their addresses.
     pub fn addresses(&self) -> Vec<(Kind, SocketAddr)> {
         self.0
             .iter()
@@ -217,7 +216,7 @@ impl Sockets {
     }
 }
 
-/// What the store knows of the node's starts ([`DataDir::start`]), in a partition of the node's own: accounts and the directory have numbers below.
+/// The row for the node's starts ([`DataDir::start`]), in a partition of the node's own: accounts and the directory have lower numbers.
 const STARTS: (PartitionId, &[u8]) = (PartitionId(1 << 32), b"starts");
 
 /// Opens the store of a data directory, on a thread of its own: it reads the journals first. Then the node has its identity.
@@ -228,7 +227,7 @@ pub async fn open_store(config: &Config, data: &mut DataDir) -> Result<Embedded,
     Opening::default().go_on(config, data).await
 }
 
-/// How far a store is opened, so that a start that waits does nothing twice.
+/// The progress of opening a store, so that a start that waits does nothing twice.
 #[derive(Default)]
 struct Opening {
     store: Option<Embedded>,
@@ -257,7 +256,7 @@ impl Opening {
     }
 }
 
-/// Opens a store by itself: of no node.
+/// Opens a store alone, without a node.
 ///
 /// # Errors
 /// As [`open_store`].
@@ -266,7 +265,7 @@ pub async fn open_copy(config: &Config, path: &Path) -> Result<Embedded, StartEr
     Ok(opened?)
 }
 
-/// As [`open_copy`]; the inner error: what the store says of itself.
+/// As [`open_copy`]; the inner error is the store's own.
 pub(crate) async fn try_open(
     config: &Config,
     path: &Path,
@@ -302,7 +301,7 @@ async fn count_start(store: &Embedded, data: &mut DataDir) -> Result<(), StartEr
     };
     let starts = data.start(before);
     let mut commit = Commit::new(partition);
-    // A full disk is no reason not to start: what is there can be read.
+    // A node also starts on a full disk: its mail can be read.
     commit.room = whimbrel_storage::Room::Vital;
     commit.mutations.push(Mutation::Put {
         key,
@@ -322,18 +321,17 @@ pub struct Server {
     cluster: Option<Running<Embedded>>,
     /// Loops that accept or watch; dropped first.
     loops: JoinSet<()>,
-    /// What others may ask while it starts and stops: the figures.
+    /// Answers questions for figures while the server starts and stops.
     figures: JoinSet<()>,
     readiness: Arc<Readiness>,
-    /// Last: the lock is let go of when all else is closed.
+    /// Last: the lock is released when all else is closed.
     data: DataDir,
 }
 
 impl Server {
-    /// Starts; when it returns, clients are served. With `waits`, a disk that takes no writes is waited for.
+    /// Starts; when it returns, clients are served. With `waits`, it waits for a disk that accepts no writes.
     ///
-    /// # Errors
-    /// When something it needs cannot be had; then nothing runs.
+    /// When something that it needs is missing; then nothing runs.
     pub async fn start(
         config: &Config,
         mut data: DataDir,
@@ -342,7 +340,7 @@ impl Server {
         waits: Option<Waits<'_>>,
     ) -> Result<Self, StartError> {
         metrics::start();
-        // Before anything is said to listen.
+        // Before any socket is reported as open.
         let certificates = Arc::new(Certificates::open(config)?);
         let tls = certificates.server_config()?;
         let addresses = sockets.addresses();
@@ -368,7 +366,7 @@ impl Server {
             certificates.served(),
         );
         let (store, admin_socket) = open_waiting(config, &mut data, waits, &door, &mail).await?;
-        // One for all: machines are told by it how their clocks stand.
+        // One clock for all machines: clock reports refer to it.
         let clock = Clock::start();
         let cluster = Cluster::open(config, &mut data, peers, store.clone(), clock).await?;
         let service = Service::start(
@@ -385,7 +383,7 @@ impl Server {
                 let board = Arc::clone(&service.board);
                 open_partitions(&store, &board).await?;
                 if cluster.membership().syncing {
-                    // So that it is known of each that it has all, or no blob is missing, before a client comes.
+                    // So that each is known to have everything, or no missing blob, before a client comes.
                     let all = (0..=u8::MAX).map(whimbrel_crdt::PartitionId::accounts);
                     all.for_each(|partition| board.open_partition(partition));
                 }
@@ -449,7 +447,7 @@ impl Server {
             administrators,
             server.cluster.as_ref().map(Running::told),
         ));
-        // It must not give a UID before: connections wait.
+        // The node must not claim a UID before: connections wait.
         let filled = filled.filter(|filled| !*filled.borrow());
         if filled.is_some() && mail.is_empty() {
             return Err(StartError::Cluster(NOT_FILLED.into()));
@@ -503,7 +501,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens.
+    /// Its sockets and their addresses.
     pub fn addresses(&self) -> &[(Kind, SocketAddr)] {
         &self.addresses
     }
@@ -526,7 +524,7 @@ impl Server {
         let _ = tokio::time::timeout(RELOAD_WAIT_MAX, looked).await;
     }
 
-    /// Stops in good order; whether everything came to its end in time.
+    /// Stops in good order; whether everything ended in time.
     pub async fn stop(mut self) -> bool {
         tracing::info!(sessions = self.service.registry.len(), "stopping");
         self.readiness.stopping();
@@ -537,11 +535,11 @@ impl Server {
             tokio::time::sleep(STOP_PAUSE).await;
         }
         let left = self.service.registry.len();
-        // Behind the sessions: what they write last waits for other nodes, too.
+        // After the sessions: their last writes wait for other nodes, too.
         if let Some(cluster) = self.cluster.take() {
             cluster.stop().await;
         }
-        // What sessions started is finished even if they took all the time themselves.
+        // Work of the sessions is finished even if they took all the time themselves.
         let settled = self
             .service
             .settle(self.shutdown_wait.max(Duration::from_secs(1)))
@@ -552,14 +550,14 @@ impl Server {
         self.figures.shutdown().await;
         self.service.stop().await.close().await;
         let socket = self.data.path().join(admin::SOCKET);
-        // A socket that stays is replaced at the next start.
+        // A socket file that stays is replaced at the next start.
         let _ = std::fs::remove_file(socket);
         tracing::info!("stopped");
         left == 0 && settled
     }
 }
 
-/// Opens what needs a disk that takes writes; with `waits`, as soon as it does.
+/// Opens what needs a disk that accepts writes; with `waits`, as soon as it does.
 async fn open_waiting(
     config: &Config,
     data: &mut DataDir,
@@ -603,7 +601,7 @@ async fn open_waiting(
     }
 }
 
-/// What is in the logs may be what other nodes lack.
+/// Other nodes may lack what is in the logs.
 async fn open_partitions(store: &Embedded, board: &Router) -> Result<(), StartError> {
     let partitions = store.partitions().await;
     for partition in partitions.map_err(|error| StartError::Store(error.to_string()))? {
@@ -625,7 +623,7 @@ fn admin_socket(data: &DataDir) -> Result<UnixListener, StartError> {
     })
 }
 
-/// What was told of the certificate in use.
+/// What was logged about the certificate in use.
 #[derive(Default)]
 struct Told {
     faults: Vec<Fault>,
@@ -633,7 +631,7 @@ struct Told {
 }
 
 impl Told {
-    /// Tells what clients will not take, when that changes and once a day.
+    /// Logs why clients will refuse the certificate, when that changes and once a day.
     fn look(&mut self, certificates: &Certificates) {
         const AGAIN_AFTER: Duration = Duration::from_secs(86_400);
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -658,7 +656,7 @@ async fn watch_certificates(
     answered: Arc<Notify>,
     interval: Duration,
 ) {
-    // A fault that stays is told once.
+    // A fault that stays is logged once.
     let mut told = String::new();
     let mut faults = Told::default();
     loop {

@@ -1,4 +1,4 @@
-//! The machines of the service over a store, without sockets: what a server serves and what an offline command uses.
+//! The machines of the service over a store, without sockets: for the server and for offline commands.
 
 use std::{
     sync::Arc,
@@ -31,24 +31,24 @@ use crate::{
     store_calls::Store,
 };
 
-/// How often a stopping service is looked at.
+/// How often a stopping service checks whether it is idle.
 const SETTLE_PAUSE: Duration = Duration::from_millis(2);
 
 /// The running machines.
 pub struct Service<S> {
-    /// The clocks of all of them.
+    /// The clocks of all machines.
     pub clock: Clock,
-    /// Where they are reached.
+    /// Their addresses.
     pub board: Arc<Router>,
-    /// Sessions that they may tell something.
+    /// The sessions that get their events.
     pub registry: Arc<Registry>,
-    /// Where they keep things.
+    /// Their store.
     pub store: S,
     actors: JoinSet<()>,
 }
 
 impl<S: Store> Service<S> {
-    /// Starts the machines on tokio. They begin by reading what is stored; questions wait for that.
+    /// Starts the machines on tokio. They first read what is stored; questions wait for that.
     ///
     /// # Errors
     /// When the parameters of argon2 are not possible.
@@ -84,7 +84,7 @@ impl<S: Store> Service<S> {
         let in_cluster = membership.is_some();
         let shipping = peers::Config::default();
         let syncing = membership.as_ref().is_some_and(|of| of.syncing);
-        // Before a machine reads anything: it may have something to write as soon as it has.
+        // Before a machine reads anything: it may write as soon as it has.
         let told = membership.as_ref().and_then(|of| of.clock);
         let (peers, holders, former) = membership.map_or_else(Default::default, |of| {
             let Membership {
@@ -96,7 +96,7 @@ impl<S: Store> Service<S> {
             (peers, holders, former)
         });
         let mut actors = JoinSet::new();
-        // Logins under names that do not exist are compared with it.
+        // Logins under unknown names are compared with this.
         let decoy = password::decoy(&config.auth)?;
         let authenticator = Authenticator::new(auth_limits(config), random(), decoy);
         let directory_config = directory::Config {
@@ -170,13 +170,13 @@ impl<S: Store> Service<S> {
         })
     }
 
-    /// Ends the machines, wherever they are: what they had not made durable they have not acknowledged.
+    /// Ends the machines at any point: what they had not made durable they have not acknowledged.
     pub async fn stop(mut self) -> S {
         self.actors.shutdown().await;
         self.store
     }
 
-    /// Waits until nothing is under way, at most `patience`; whether it came to that. What is then still in the queue is on disk, and
+    /// Waits until nothing is under way, at most `patience`; whether it came to that. Entries that are then still in the queue are on disk, and are
     /// delivered after the next start.
     pub async fn settle(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;

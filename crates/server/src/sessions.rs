@@ -1,4 +1,4 @@
-//! From the configuration to the sessions of each protocol.
+//! Makes the sessions of each protocol from the configuration.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub fn factory(config: &Config, clock: Clock, protocol: Protocol) -> MakeSession
     }
 }
 
-/// Makes sessions that go on where another has logged somebody in, or stopped at MAIL. They end with who is logged in: no UNAUTHENTICATE.
+/// Makes sessions that go on after a login, or after MAIL, at another session. They end with their login: no UNAUTHENTICATE.
 #[must_use]
 pub(crate) fn resumed(config: &Config, clock: Clock) -> ResumeSession {
     let imap = Arc::new(imap::Limits {
@@ -195,7 +195,7 @@ fn smtp_config(config: &Config, role: Role) -> whimbrel_smtp::Config {
     let of = &config.smtp;
     let mut smtp = whimbrel_smtp::Config::new(domain(&config.hostname()));
     smtp.starttls = true;
-    // MAIL needs a login there, and a login TLS: this only says so earlier.
+    // In submission MAIL needs a login, and a login needs TLS: this only reports it earlier.
     smtp.require_tls = role == Role::Submission;
     smtp.limits = whimbrel_smtp::Limits {
         command_line_bytes_max: of.command_line_bytes_max.bytes(),
@@ -225,7 +225,7 @@ fn smtp_config(config: &Config, role: Role) -> whimbrel_smtp::Config {
     smtp
 }
 
-/// The server's name as SMTP knows names. One that it does not (too long a label in the machine's own name) becomes `localhost`.
+/// The server's name as SMTP allows names. A name that it does not allow (a label of the machine's own name is too long) becomes `localhost`.
 fn domain(hostname: &str) -> Domain {
     Domain::new(hostname).unwrap_or_else(|_| Domain::new("localhost").expect("it is a domain"))
 }

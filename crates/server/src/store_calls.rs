@@ -1,6 +1,6 @@
-//! Calls that need no machine: contents and blobs, answered from the store, and turns. One of these a connection.
+//! Calls that need no machine: contents and blobs, answered from the store, and turns. Each connection has its own.
 //!
-//! Uploads belong to their connection: when it ends, what was not finished is dropped, which aborts it.
+//! Uploads belong to their connection: when it ends, unfinished uploads are dropped, which aborts them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -29,7 +29,7 @@ use crate::{
     node::random,
 };
 
-/// What the server wants of an engine.
+/// What the server needs of an engine.
 pub trait Store: LogStore + BlobStore + Clone {}
 
 impl<S: LogStore + BlobStore + Clone> Store for S {}
@@ -37,7 +37,7 @@ impl<S: LogStore + BlobStore + Clone> Store for S {}
 /// An upload under way.
 struct Open<W> {
     writer: W,
-    /// What it was to be called, if that name was in use.
+    /// The id that was asked for, if it was in use.
     called: Option<UploadId>,
 }
 
@@ -45,14 +45,14 @@ struct Open<W> {
 pub(crate) struct StoreCalls<S: Store> {
     store: S,
     uploads: BTreeMap<UploadId, Open<S::Writer>>,
-    /// Finished, and not known to be named by anything.
+    /// Finished blobs that no reference is known to name.
     finished: BTreeMap<UploadId, whimbrel_storage::BlobName>,
     uploads_max: usize,
     turns: Arc<Semaphore>,
     /// This connection's turn.
     turn: Option<OwnedSemaphorePermit>,
     finished_max: usize,
-    /// A body that was to be read and is not here.
+    /// A blob that should be read and is not here.
     missed: Option<BlobName>,
     fatal: Fatal,
 }
@@ -78,7 +78,7 @@ impl<S: Store> StoreCalls<S> {
         }
     }
 
-    /// The body that the last call was to read, if it is not here.
+    /// The blob that the last call should read, if it is not here.
     pub(crate) fn take_missed(&mut self) -> Option<BlobName> {
         self.missed.take()
     }
@@ -99,7 +99,7 @@ impl<S: Store> StoreCalls<S> {
             }
             Call::BlobReadMany(ranges) => self.read_many(ranges).await,
             Call::TurnBegin => {
-                // They wait in the order in which they came; nobody has two.
+                // Sessions wait in the order in which they came; none has two turns.
                 self.turn = None;
                 self.turn = Arc::clone(&self.turns).acquire_owned().await.ok();
                 Ok(Reply::Done)
@@ -187,7 +187,7 @@ impl<S: Store> StoreCalls<S> {
         if self.uploads.len() >= self.uploads_max || self.finished.len() >= self.finished_max {
             return Ok(Reply::Failed(Failure::Limit("too many uploads")));
         }
-        // What comes of it lies in the order in which the uploads began.
+        // Blobs lie in the order in which their uploads began.
         let own = UploadId(Order::at(wall_micros()).before(random()));
         let mut upload = called.unwrap_or(own);
         let writer = match self.store.create(upload).await {
@@ -221,7 +221,8 @@ impl<S: Store> StoreCalls<S> {
         self.finished.insert(upload, own);
         let mut name = own;
         if let Some(called) = called {
-            // Whoever had the name may have brought the same bytes: then it is that body. If that goes before it is named here, the store refuses to name it.
+            // The upload that had the id may have brought the same bytes: then this is that blob. If that blob is removed before it is named here,
+            // the store refuses to name it.
             name.upload = called;
             if self.store.stat(name).await?.is_some() {
                 self.finished.remove(&upload);
@@ -246,13 +247,13 @@ impl<S: Store> StoreCalls<S> {
         Ok(Reply::Done)
     }
 
-    /// What was finished is named by a durable commit now.
+    /// A durable commit names the finished blobs now.
     pub(crate) fn named(&mut self) {
         self.finished.clear();
     }
 
-    /// Removes what is open or unnamed, when the connection ends. `naming`: a call that names a blob may be under way still; what is finished
-    /// then stays (if the call fails, until the next start of the store).
+    /// Removes open uploads and unnamed blobs when the connection ends. `naming`: a call that names blobs may be under way still, so finished ones
+    /// stay (if the call fails, until the next start of the store).
     pub(crate) async fn end(&mut self, naming: bool) {
         if !naming {
             while let Some((_, name)) = self.finished.pop_first() {
@@ -260,7 +261,7 @@ impl<S: Store> StoreCalls<S> {
             }
         }
         while let Some((_, open)) = self.uploads.pop_first() {
-            // What cannot be removed now is removed at the next start.
+            // Uploads that cannot be removed now are removed at the next start.
             let _ = open.writer.abort().await;
         }
     }
@@ -272,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    /// The same import twice at once: each has an upload of its own, and of the same bytes one body comes.
+    /// The same import twice at once: each has an upload of its own, and equal bytes give one blob.
     #[tokio::test]
     async fn an_upload_whose_name_is_in_use_gets_another() {
         let fatal: Fatal = Arc::new(|cause| panic!("{cause}"));
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(bodies[1], bodies[0]);
         assert_eq!(bodies[2].upload, uploads[2], "of other bytes");
         assert_eq!(store.list(None, 10).await.unwrap().len(), 2);
-        // It is the first one's, who may give it up: not the second one's.
+        // It belongs to the first import, which may drop it; the second one must not.
         let upload = uploads[1];
         calls.answer(Call::BlobAbort { upload }).await;
         assert_eq!(store.list(None, 10).await.unwrap().len(), 2);

@@ -1,7 +1,7 @@
-//! A client's byte stream, in clear or in TLS, and what it costs while nothing happens: no buffer of ours.
+//! A client's byte stream, in clear or in TLS. While it is idle it has no buffer of ours.
 //!
-//! Invariants: STARTTLS consumes the clear stream ([`Transport::start_tls`]); nothing that was read in clear is kept here, so
-//! nothing of it can appear after the handshake.
+//! Invariants: STARTTLS consumes the clear stream ([`Transport::start_tls`]). No bytes that were read in clear are kept here, so none can appear
+//! after the handshake.
 
 use std::{
     cell::RefCell,
@@ -26,13 +26,13 @@ use whimbrel_frontend::session::Tls;
 use crate::cluster::relay::{AT_REST, framed};
 use crate::tls::{ServedCertificate, negotiated};
 
-/// Read at once; a TLS record holds as much (RFC 8446, 5.1).
+/// Bytes of one read; a TLS record holds as much (RFC 8446, 5.1).
 const READ_BYTES_MAX: usize = 16 * 1024;
-/// What rustls holds of what the socket does not take.
+/// Bytes that rustls holds while the socket accepts none.
 const TLS_WRITE_BYTES_MAX: usize = 32 * 1024;
 /// How long to read and drop what a client still sends after we have closed, so that a reset does not overtake our last words.
 const LINGER: Duration = Duration::from_secs(1);
-/// How much of it.
+/// How many bytes of that.
 const LINGER_BYTES_MAX: usize = 256 * 1024;
 
 thread_local! {
@@ -40,7 +40,7 @@ thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES_MAX].into_boxed_slice());
 }
 
-/// Waits for bytes of a stream and shows them to `take`; none at its end.
+/// Waits for bytes of a stream and passes them to `take`; none at its end.
 pub(crate) async fn read_some<S: AsyncRead + Unpin, R>(
     stream: &mut S,
     mut take: impl FnMut(&[u8]) -> R,
@@ -59,21 +59,21 @@ pub(crate) async fn read_some<S: AsyncRead + Unpin, R>(
 pub(crate) enum Transport {
     Clear(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
-    /// Of the administrator.
+    /// The administrator's.
     Local(UnixStream),
-    /// Of a client of another node.
+    /// A client's that another node relays.
     Relayed(Box<Brought>),
 }
 
-/// A client's stream that another node brings.
+/// A client's stream that another node relays.
 pub(crate) struct Brought {
     stream: RelayStream,
-    /// Something was sent since the other node was last told that nothing is under way.
+    /// Whether something was sent since the other node last heard that the session waits.
     said: bool,
 }
 
 impl Transport {
-    /// Handshake on a stream of which nothing that was read may be used any more.
+    /// Makes the handshake on a stream whose clear bytes must not be used any more.
     pub(crate) async fn start_tls(
         stream: TcpStream,
         config: Arc<ServerConfig>,
@@ -89,8 +89,8 @@ impl Transport {
         Ok((Transport::Tls(Box::new(stream)), tls))
     }
 
-    /// Waits for bytes and shows them to `take`; none at the end of the stream. A TLS stream that ends without its closing alert is
-    /// an error of the kind `UnexpectedEof`.
+    /// Waits for bytes and passes them to `take`; none at the end of the stream. A TLS stream that ends without its closing alert is an error of the
+    /// kind `UnexpectedEof`.
     pub(crate) async fn read<R>(&mut self, mut take: impl FnMut(&[u8]) -> R) -> io::Result<R> {
         poll_fn(|context| {
             SCRATCH.with_borrow_mut(|scratch| {
@@ -109,7 +109,7 @@ impl Transport {
         .await
     }
 
-    /// One that another node brings.
+    /// A stream that another node relays.
     pub(crate) fn relayed(stream: RelayStream) -> Self {
         Transport::Relayed(Box::new(Brought {
             stream,
@@ -117,12 +117,12 @@ impl Transport {
         }))
     }
 
-    /// Whether it is not from another node, nor the administrator's.
+    /// Whether it is a client's own connection: neither relayed nor the administrator's.
     pub(crate) fn is_a_clients(&self) -> bool {
         matches!(self, Transport::Clear(_) | Transport::Tls(_))
     }
 
-    /// The session waits for its client, in the middle of nothing: a node in front is told.
+    /// The session waits for its client, with no answer half sent: a node in front is told.
     pub(crate) async fn at_rest(&mut self, patience: Duration) -> io::Result<()> {
         if let Transport::Relayed(brought) = self
             && std::mem::take(&mut brought.said)
@@ -160,7 +160,7 @@ impl Transport {
         }
     }
 
-    /// Says that nothing more comes, and drops what the client still sends, for a moment.
+    /// Closes the sending side, and drops what the client still sends, for a moment.
     pub(crate) async fn close(mut self, patience: Duration, at_end: bool) {
         let said = match &mut self {
             Transport::Clear(stream) => timeout(patience, stream.shutdown()).await,
@@ -175,7 +175,8 @@ impl Transport {
             Transport::Local(_) => return,
             Transport::Clear(stream) => (stream, LINGER),
             Transport::Tls(stream) => (stream.into_inner().0, LINGER),
-            // It brings what has been written to a client that may be slow, and ends when it has read all: a reset would take from it what is not sent yet.
+            // The node in front passes what was written to a client that may be slow, and ends when it has read all: a reset would lose what is not
+            // sent yet.
             Transport::Relayed(brought) => match brought.stream {
                 RelayStream::Server(stream) => (stream.into_inner().0, patience),
                 RelayStream::Client(stream) => (stream.into_inner().0, patience),
@@ -190,7 +191,7 @@ impl Transport {
                 }
             }
         };
-        // Whether the client was done in time makes no difference.
+        // It makes no difference whether the client was done in time.
         let _ = timeout(linger, drained).await;
     }
 }

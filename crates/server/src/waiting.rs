@@ -1,6 +1,6 @@
-//! A start that waits for its disk: clients hear the temporary error of their protocol in place of a greeting, and no session begins.
+//! A start that waits for its disk: clients get the temporary error of their protocol in place of a greeting, and no session begins.
 //!
-//! Who speaks TLS from the first byte hears it within TLS.
+//! Clients that speak TLS from the first byte get it within TLS.
 
 use std::{io, net::IpAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
@@ -22,23 +22,23 @@ use crate::{
     transport::Transport,
 };
 
-/// Between two looks at the disk.
+/// Time between two looks at the disk.
 const PAUSE: Duration = Duration::from_secs(1);
-/// After an accept that failed.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// What clients are told.
+/// The text for clients.
 const WHY: &str = "The server cannot write to its disk";
 
-/// Who hears of a start that waits, and who may end it.
+/// Hears of a start that waits, and may end it.
 pub struct Waits<'a> {
     /// The service manager: a start that waits is no start that hangs.
     pub notifier: &'a Notifier,
-    /// The administrator wants it to stop.
+    /// Completes when the server has to stop.
     pub stopped: Pin<&'a mut (dyn Future<Output = ()> + Send)>,
 }
 
 impl Waits<'_> {
-    /// Until the file system of `directory` takes a file, one pause at least; false: it is to stop.
+    /// Waits until the file system of `directory` accepts a file, one pause at least; false: the server has to stop.
     pub(crate) async fn for_disk(&mut self, directory: &std::path::Path) -> bool {
         loop {
             tokio::select! {
@@ -58,7 +58,7 @@ impl Waits<'_> {
     }
 }
 
-/// What turning clients away needs.
+/// What is needed to turn clients away.
 pub(crate) struct AcceptGate {
     pools: Pools,
     pub(crate) tls: Arc<ServerConfig>,
@@ -98,7 +98,7 @@ impl AcceptGate {
                         Ok((stream, address)) => {
                             let gate = Arc::clone(&gate);
                             tokio::spawn(async move {
-                                // Who is gone, or takes no word, is not told.
+                                // A client that is gone, or does not read, is not told.
                                 let _ = gate.turn_away(stream, address.ip(), protocol, tls).await;
                             });
                         }

@@ -1,4 +1,4 @@
-//! Questions that were taken out of the inbox: accounts take turns, and those with heavy ones rest in between.
+//! Questions that were taken out of the inbox: accounts take turns, and accounts with heavy questions rest in between.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use whimbrel_service::{rests::Rests, turns::Turns};
 
 use crate::router::{QUESTIONS_MAX, Question};
 
-/// See the module. Commits are numbered: `committed` is the last that is done.
+/// See the module. Commits are numbered: `committed` is the last one that is done.
 pub(super) struct Questions {
     turns: Turns<Option<AccountId>, Question>,
     rests: Rests<AccountId>,
@@ -38,7 +38,7 @@ impl Questions {
         self.turns.push(account, question);
     }
 
-    /// Whether one waits whose account does not rest.
+    /// Whether a question waits whose account does not rest.
     pub(super) fn has(&self, now: Instant, committed: u64) -> bool {
         self.turns
             .waits_for(awake(&self.rests, now - self.start, committed))
@@ -51,13 +51,13 @@ impl Questions {
         next.map(|(_, question)| question)
     }
 
-    /// The machine has worked on a question of an account since `began`; `commits`: as [`Rests::worked`].
+    /// The machine has worked on an account's question since `began`; `commits`: as in [`Rests::worked`].
     pub(super) fn worked(&mut self, account: AccountId, began: Instant, commits: (u64, u64)) {
         let (began, now) = (began - self.start, self.start.elapsed());
         self.rests.worked(account, began, now, commits);
     }
 
-    /// Waits until an account that has questions rests no more; the end of a commit is another reason to look.
+    /// Waits until an account with questions rests no more. The caller also looks again at the end of a commit.
     pub(super) async fn rest(&self, now: Instant) {
         let until = match self.turns.is_empty() {
             true => None,
@@ -70,7 +70,7 @@ impl Questions {
     }
 }
 
-/// The accounts that do not rest. Questions about no account are few.
+/// The accounts that do not rest. Questions about no account are few, and always count.
 fn awake(
     rests: &Rests<AccountId>,
     now: Duration,

@@ -1,4 +1,4 @@
-//! What a machine wants to have read, beside it.
+//! Reads for a machine, which run beside it.
 
 use std::{future::Future, sync::Arc};
 
@@ -24,7 +24,7 @@ where
     M: Machine + Send + 'static,
     S: LogStore + Clone,
 {
-    /// Does something beside the machine, when there is a place for it. A panic stops the node.
+    /// Runs a job beside the machine, when there is a place for it. A panic stops the node.
     fn beside<F>(&self, job: impl FnOnce(Arc<Shared<S>>, Pages, Work) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send,
@@ -65,7 +65,7 @@ where
         });
     }
 
-    /// Makes an account of its rows, on a thread of its own.
+    /// Builds an account from its rows, on a thread of its own.
     pub(super) fn build(&self, ticket: Ticket, building: Building) {
         let guard = self.stops();
         self.beside(async move |_, pages, work| {
@@ -73,7 +73,7 @@ where
                 let _guard = guard;
                 Input::Built(ticket, building.run())
             });
-            // One that panicked has stopped the node. The machine is gone only then, too.
+            // A panic has stopped the node. The machine is gone only then, too.
             if let Ok(built) = built.await {
                 let _ = pages.send((built, work)).await;
             }

@@ -1,4 +1,4 @@
-//! The bodies of this node on tokio: what `service::peers::blobs` wants is done here, with the store and the links.
+//! The blobs of this node on tokio: carries out the requests of `service::peers::blobs` with the store and the links.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -32,24 +32,24 @@ use crate::{
     store_calls::Store,
 };
 
-/// Frames that wait: what may come of each fetch is asked for, so these are few.
+/// Frames that wait: few are enough, since each fetch asks for what may come.
 pub(super) const TOLD_MAX: usize = 256;
-/// What found no room on the disk is tried again after so long.
+/// A write that found no room on the disk is tried again after so long.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What machines ask for.
+/// Requests of the machines.
 pub(crate) enum Ask {
-    /// Get it, or tell that it is here.
+    /// Get the blob, or report that it is here.
     Want(BlobName),
-    /// The same: a batch that names it came a moment ago.
+    /// The same; a batch that names the blob came a moment ago.
     Coming(BlobName),
-    /// Batches that name these were sent to the node.
+    /// Batches that name these blobs were sent to the node.
     Push(Incarnation, Vec<BlobName>),
 }
 
-/// What links bring.
+/// Events of the links.
 pub(super) enum Told {
-    /// With the features that both have.
+    /// A link is up; with the features that both nodes have.
     Up(Incarnation, Handle, u64),
     Down(Incarnation),
     Frame(Incarnation, Frame),
@@ -61,13 +61,14 @@ pub(super) struct Driver<S: Store> {
     clock: Clock,
     bodies: Bodies,
     links: BTreeMap<Incarnation, Handle>,
-    /// Peers for which there is something.
+    /// Peers for which there is something to send.
     awake: BTreeSet<Incarnation>,
     room: Arc<Notify>,
     calls: Calls<S>,
-    /// Bodies that found no place among what is fetched.
+    /// Blobs that found no place among those that are fetched.
     later: VecDeque<BlobName>,
-    /// Bodies of which nothing came: whoever lacks them still wants them again. The store takes nothing under the name of one that nothing names any more.
+    /// Blobs whose fetch failed: owners that lack them ask again. Under the name of a blob that no reference names any more the store accepts
+    /// nothing.
     anew: BTreeSet<BlobName>,
     retry_at: Option<Instant>,
 }
@@ -95,12 +96,12 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// To be told when a link has room again.
+    /// Notified when a link has room again.
     pub(super) fn room(&self) -> Arc<Notify> {
         Arc::clone(&self.room)
     }
 
-    /// Runs until nobody can reach it, or the node stops.
+    /// Runs until nothing can reach it, or the node stops.
     pub(super) async fn run(
         mut self,
         mut wants: mpsc::UnboundedReceiver<Ask>,
@@ -126,7 +127,7 @@ impl<S: Store> Driver<S> {
                 }
                 Some(ask) = wants.recv(), if self.calls.has_room() => {
                     if matches!(ask, Ask::Push(..)) {
-                        // The link was told of before that, in the other channel.
+                        // The other channel reported the link before this.
                         for _ in 0..TOLD_MAX {
                             let Ok(told) = told.try_recv() else { break };
                             self.told(told);
@@ -170,7 +171,7 @@ impl<S: Store> Driver<S> {
 
     fn asked(&mut self, ask: Ask) {
         match ask {
-            // It is here, or got.
+            // The blob is here, or is fetched.
             Ask::Want(blob) => self.calls.look(blob, false),
             Ask::Coming(blob) => self.calls.look(blob, true),
             Ask::Push(peer, blobs) => {
@@ -181,7 +182,7 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// What found no place has one.
+    /// Fetches blobs that found no place before.
     fn want_more(&mut self) {
         let now = self.clock.now();
         while let Some(blob) = self.later.front()
@@ -191,7 +192,7 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// What was finished before is durable no later than what an owner commits for it.
+    /// An upload that was finished before is durable no later than an owner's next commit.
     fn tell(&self, blob: BlobName, looked: u64) {
         self.board.tell_of_body(blob, looked);
     }
@@ -202,7 +203,8 @@ impl<S: Store> Driver<S> {
             self.state.die(&format!("bodies: the store: {error}"));
             return None;
         }
-        // The blob is fetched again if it is still needed. Its names may have gone while it came; of a full disk the store itself warns.
+        // The blob is fetched again if it is still needed. Its references may have been released while it came; the store itself warns of a full
+        // disk.
         match error {
             StoreError::Full(_) => tracing::debug!(%error, "a blob of another node was not stored"),
             _ => tracing::warn!(%error, "the store failed for a blob of another node"),
@@ -210,7 +212,7 @@ impl<S: Store> Driver<S> {
         Some(())
     }
 
-    /// Does all that is wanted and can be done.
+    /// Carries out all outputs that can be carried out now.
     fn carry_out(&mut self) {
         self.want_more();
         loop {
@@ -222,7 +224,7 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// Fills the links of those for whom there is something.
+    /// Fills the links of peers for which there is something.
     fn send(&mut self) {
         for peer in std::mem::take(&mut self.awake) {
             let Some(handle) = self.links.get(&peer) else {

@@ -1,7 +1,7 @@
-//! What the driver of bodies has the store do: calls of different bodies side by side, those of one body in their order.
+//! Calls of the blob driver to the store: calls for different blobs run side by side, calls for one blob in their order.
 //!
-//! A call takes a few microseconds, and what it costs to hand it to a thread that may wait for the disk is more. So all that is asked of the store
-//! for one body is done on one such thread, and when many wait, for up to [`JOB_CALLS_MAX`] of them.
+//! A call takes a few microseconds; to pass it to a thread that may wait for the disk costs more. So all calls for one blob are made on one such
+//! thread, and when many wait, for up to [`JOB_CALLS_MAX`] of them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,34 +14,34 @@ use whimbrel_storage_embedded::blocking_here;
 
 use crate::{clock::Clock, store_calls::Store};
 
-/// Threads that work for bodies at once: a slow disk does several things side by side, and clients' calls need threads, too.
+/// Threads that work for blobs at once: a slow disk does several things side by side, and clients' calls need threads, too.
 const JOBS_MAX: usize = 4;
-/// Bodies, and reads, that one of them takes at a time: each waits for all of these.
+/// Blobs and reads that one thread takes at a time: each waits for all of these.
 const JOB_CALLS_MAX: usize = 16;
 
-/// What came of it.
+/// The result of a call.
 #[derive(Debug)]
 pub(super) enum Came {
-    /// The body was here at this time of the monotonic clock, or later.
+    /// The blob was here at this time of the monotonic clock, or later.
     Here(BlobName, u64),
-    /// It is not; whether it was looked for since a batch that names it came a moment ago.
+    /// The blob is not here; whether it was looked for since a batch that names it came a moment ago.
     MissingBlob(BlobName, bool),
-    /// The store did not say.
+    /// The store could not tell.
     NotLooked(BlobName),
-    /// So many bytes were written, or are of no use.
+    /// So many bytes were written, or are of no use any more.
     Written(BlobName, u64),
-    /// The upload has this name. It is a body since this time, or later.
+    /// The upload is finished, with this name. It is a blob since this time, or later.
     Finished(BlobName, BlobInfo, u64),
-    /// Nothing came of the upload: it is to begin anew.
+    /// The upload has failed, and has to begin anew.
     Unfinished(BlobName),
-    /// What was read, and whether these are the last bytes; no bytes: it is not here.
+    /// The bytes read, and whether these are the last ones; no bytes: the blob is not here.
     Read(ReadId, Option<Bytes>, bool),
-    /// Of the store.
+    /// An error of the store.
     Failed(StoreError),
 }
 
 enum Piece {
-    /// Is it here?
+    /// Whether the blob is here.
     Look {
         coming: bool,
     },
@@ -54,16 +54,16 @@ fn is_look(piece: &Piece) -> bool {
     matches!(piece, Piece::Look { .. })
 }
 
-/// One body's calls.
+/// The calls of one blob.
 struct Body<W> {
     pieces: VecDeque<Piece>,
     writer: Option<W>,
-    /// The upload cannot be begun, or gone on with. One that held the body has let go of it before it was here, and until another holds it the store takes
-    /// nothing under its name; or the disk became full in its middle. What comes of it is dropped, and it is fetched again.
+    /// The upload cannot be begun or continued. Either its last reference was released before the blob was here, and the store accepts nothing under
+    /// its name until another one is made; or the disk became full in between. What comes of it is dropped, and the blob is fetched again.
     spoilt: bool,
-    /// Its calls are under way, or have their turn, or the disk has no room.
+    /// Its calls are under way or queued, or the disk has no room.
     busy: bool,
-    /// Of the calls under way: what they write was thrown away meanwhile.
+    /// The upload of the calls under way was discarded in the meantime.
     mute: bool,
 }
 
@@ -91,7 +91,7 @@ impl<S: Store> Task<S> {
 enum Done<W> {
     Body {
         blob: BlobName,
-        /// What is left of it.
+        /// The rest of its calls.
         pieces: VecDeque<Piece>,
         writer: Option<W>,
         spoilt: bool,
@@ -104,13 +104,13 @@ pub(super) struct Calls<S: Store> {
     store: S,
     clock: Clock,
     bodies: BTreeMap<BlobName, Body<S::Writer>>,
-    /// Bodies that have no place yet,
+    /// Blobs that wait for a thread,
     turns: VecDeque<BlobName>,
-    /// and what is to be read: of the two one after the other begins, so that who gives much gets, too.
+    /// and reads that wait. The two take turns, so that a node that sends much receives as well.
     reads: VecDeque<Read>,
     reads_next: bool,
     under_way: JoinSet<Vec<Done<S::Writer>>>,
-    /// Those that found no room on the disk.
+    /// Blobs that found no room on the disk.
     stuck: Vec<BlobName>,
 }
 
@@ -128,7 +128,7 @@ impl<S: Store> Calls<S> {
         }
     }
 
-    /// Whether no body waits for its turn. What is wanted waits outside, so that what has come for other bodies is written meanwhile.
+    /// Whether no blob waits for a thread. Wanted blobs wait outside, so that bytes that have come for others are written meanwhile.
     pub(super) fn has_room(&self) -> bool {
         self.turns.is_empty()
     }
@@ -145,7 +145,7 @@ impl<S: Store> Calls<S> {
         self.add(blob, Piece::Finish);
     }
 
-    /// What is being written of it is not reported.
+    /// Writes under way for the blob are not reported.
     pub(super) fn discard(&mut self, blob: BlobName) {
         if let Some(body) = self.bodies.get_mut(&blob) {
             body.pieces.retain(is_look);
@@ -179,13 +179,13 @@ impl<S: Store> Calls<S> {
         self.begin();
     }
 
-    /// Tries again what found no room on the disk.
+    /// Tries again the calls that found no room on the disk.
     pub(super) fn try_again(&mut self) {
         self.turns.extend(self.stuck.drain(..));
         self.begin();
     }
 
-    /// Whether something waits for room on the disk.
+    /// Whether a blob waits for room on the disk.
     pub(super) fn is_stuck(&self) -> bool {
         !self.stuck.is_empty()
     }
@@ -292,10 +292,10 @@ impl<S: Store> Calls<S> {
     }
 }
 
-/// The calls of one body, one after another.
+/// The calls of one blob, one after another.
 struct Run<S: Store> {
     store: S,
-    /// When they begin.
+    /// When the calls begin.
     since: u64,
     blob: BlobName,
     writer: Option<S::Writer>,
@@ -304,7 +304,7 @@ struct Run<S: Store> {
 }
 
 impl<S: Store> Run<S> {
-    /// Until the disk has no room.
+    /// Makes all calls, until the disk has no room.
     async fn all(mut self, mut pieces: VecDeque<Piece>) -> Done<S::Writer> {
         let blob = self.blob;
         while let Some(piece) = pieces.pop_front() {
@@ -355,7 +355,7 @@ impl<S: Store> Run<S> {
                     self.writer = None;
                     return false;
                 }
-                // What was written of a piece is not known: it cannot be written again.
+                // How much of a piece was written is not known, so it cannot be written again.
                 Err(error) => {
                     self.spoilt = true;
                     self.drop_upload().await;
@@ -390,7 +390,7 @@ impl<S: Store> Run<S> {
         }
         let writer = match self.writer.take() {
             Some(writer) => Ok(writer),
-            // An empty body: nothing was written.
+            // An empty blob: nothing was written.
             None => self.store.create(UploadId(blob.upload)).await,
         };
         let finished = match writer {
@@ -424,7 +424,7 @@ impl Read {
         }
     }
 
-    /// The bytes, and whether they are the last; `None` if the body is not here.
+    /// The bytes, and whether they are the last; `None` if the blob is not here.
     async fn read<S: Store>(&self, store: &S) -> Result<(Option<Bytes>, bool), StoreError> {
         let name = blob_name(&self.blob);
         let Some(info) = store.stat(name).await? else {
@@ -438,7 +438,7 @@ impl Read {
             match reader.next().await {
                 Ok(Some(more)) => data.extend_from_slice(&more),
                 Ok(None) => break,
-                // Removed meanwhile.
+                // Removed in the meantime.
                 Err(StoreError::NoBlob(_)) => return Ok((None, false)),
                 Err(error) => return Err(error),
             }
@@ -461,7 +461,7 @@ mod tests {
         }
     }
 
-    /// All that comes of what was asked for so far, or until the disk has no room.
+    /// All results of the calls so far, or until the disk has no room.
     async fn all(calls: &mut Calls<MemoryStore>) -> Vec<String> {
         let mut all = Vec::new();
         while let Some(came) = calls.next().await {
@@ -546,7 +546,7 @@ mod tests {
         calls.write(begun, Bytes::from_static(b"bo"));
         assert_eq!(all(&mut calls).await, ["written 2"]);
         store.with(|memory| memory.faults.full = true);
-        // A writer does not say how much of a piece that it refused it has taken.
+        // A writer does not say how much of a refused piece it has accepted.
         calls.write(begun, Bytes::from_static(b"dy"));
         calls.finish(begun);
         let came = all(&mut calls).await;

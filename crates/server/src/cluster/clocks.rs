@@ -1,6 +1,6 @@
-//! Whether this node's clock can be trusted: measured on the links, judged by [`whimbrel_replication::clocks`], told to the machines.
+//! Whether this node's clock can be trusted: measured on the links, judged by [`whimbrel_replication::clocks`], reported to the machines.
 //!
-//! Peers that were asked at the start count before there are links, so that a node which starts with a wrong clock writes nothing by it.
+//! Until there are links, the peers that were asked at the start count. So a node that starts with a wrong clock writes nothing by it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,10 +16,10 @@ use whimbrel_service::peers::{Clock as Told, PeerInput};
 use super::roster_store::State;
 use crate::{clock::Clock, router::Router, store_calls::Store};
 
-/// For the links to come up to those that were asked at the start; what they said then counts until then.
+/// For so long the answers of peers that were asked at the start count, until their links are up.
 const ASKED_FOR_MICROS: u64 = 10_000_000;
 
-/// The machines are told anew when the clock was slewed by so much: well below what they take for a jump.
+/// The machines get a new report when the clock was slewed by so much: well below what they take for a jump.
 const SLEWED_MICROS: u64 = 1_000_000;
 
 /// How far a peer's wall clock was ahead of the monotonic one here, when it was asked at the start.
@@ -27,11 +27,11 @@ pub(super) type PeerTimes = BTreeMap<Incarnation, i64>;
 
 struct Peer {
     name: String,
-    /// Round trips that were looked at.
+    /// Round trips that were counted.
     pongs: u64,
 }
 
-/// The judge, and what it was shown.
+/// The judge, and the measurements that it has got.
 pub(super) struct Guard {
     clocks: Clocks,
     peers: BTreeMap<Incarnation, Peer>,
@@ -64,7 +64,7 @@ impl Guard {
         }
     }
 
-    /// Looks at the clocks; what the machines are to be told, if it is new.
+    /// Looks at the clocks. Returns the report for the machines, if it is new.
     fn look(&mut self, now: Now, links: &[Linked]) -> Option<Told> {
         let is_linked = |id: &Incarnation| links.iter().any(|link| link.incarnation == *id);
         let early = now.mono_micros < self.asked_until;
@@ -155,7 +155,7 @@ impl Guard {
         self.clocks.check().err()
     }
 
-    /// Looks once: what the machines are to be told, if it is new. Before there are links it is of those who were asked at the start.
+    /// Looks once. Returns the report for the machines, if it is new. Before there are links it depends on the peers that were asked at the start.
     pub(super) fn judge<S: Store>(&mut self, state: &State<S>, clock: Clock) -> Option<Told> {
         let told = self.look(clock.of_peers(), &state.transport.links());
         self.log();
@@ -163,7 +163,7 @@ impl Guard {
         told
     }
 
-    /// Looks once, and tells the machines.
+    /// Looks once, and reports to the machines.
     pub(super) async fn tell<S: Store>(&mut self, state: &State<S>, board: &Router, clock: Clock) {
         if let Some(told) = self.judge(state, clock) {
             board.tell_of_peers(|| PeerInput::Clock(told)).await;
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn who_was_asked_counts_until_there_are_links() {
-        // Both say that it is an hour later.
+        // Both clocks are an hour ahead.
         let asked: PeerTimes = [1, 2]
             .map(|id| (Incarnation::from_hash(id), 4600 * SECOND))
             .into_iter()
@@ -232,10 +232,10 @@ mod tests {
                 micros: 3600 * SECOND
             })
         );
-        // Links that have measured nothing yet take nothing back.
+        // Links without a measurement change nothing.
         let links = [link(1, 0, 0), link(2, 0, 0)];
         assert_eq!(guard.look(at(1002, 2), &links), None);
-        // The clock is set: the others have to be asked, which they were.
+        // The clock is set: the others have to be measured again, which they were.
         let links = [link(1, 1, 0), link(2, 1, 0)];
         let now = at(4603, 3);
         let right = Told::Right {
@@ -243,7 +243,7 @@ mod tests {
         };
         assert_eq!(guard.look(now, &links), Some(right));
         assert_eq!(guard.look(at(4604, 4), &links), None);
-        // It is slewed by a second.
+        // The clock is slewed by a second.
         let links = [link(1, 2, -1), link(2, 2, -1)];
         let right = Told::Right {
             ahead_micros: 4601 * SECOND,
@@ -270,10 +270,10 @@ mod tests {
             guard.look(at(1001, 1), &links),
             Some(Told::Right { .. })
         ));
-        // A jump, and nobody was asked since.
+        // A jump, and no peer was measured since.
         assert_eq!(guard.look(at(9002, 2), &links), Some(Told::Wrong));
         assert_eq!(guard.look(at(9003, 3), &links), None);
-        // It is confirmed.
+        // The jump is confirmed.
         let links = [link(1, 6, 0)];
         assert!(matches!(
             guard.look(at(9004, 4), &links),

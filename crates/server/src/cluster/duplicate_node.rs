@@ -1,8 +1,8 @@
-//! Nobody else lives as this node: asked of the peers beside what they remember, before anything is written.
+//! Makes sure at the start, before anything is written, that no other node runs under this node's incarnation: the node asks its peers.
 //!
-//! A copy that was made below the file system, of a volume or of a virtual machine, knows nothing of it, and its disk is no older than the other's.
-//! But a peer that is linked to the one while the other starts can say so ([`identity::Elsewheres`](whimbrel_replication::identity::Elsewheres)).
-//! Where nobody says so a start waits for nothing.
+//! A copy below the file system, of a volume or of a virtual machine, does not know that it is one, and its disk is no older than the original. But a
+//! peer that is linked to one of the two can say so while the other starts ([`identity::Elsewheres`](whimbrel_replication::identity::Elsewheres)). If
+//! no peer says so, the start does not wait.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use super::{
 };
 use crate::{clock::Clock, serve::StartError, store_calls::Store};
 
-/// For a peer to answer again: it did so some milliseconds ago.
+/// Time limit for a peer's second answer: the first took some milliseconds.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Asks those again of which somebody is linked under this node's incarnation, until that is over or has shown to be another node; their last answers.
+/// Asks the peers again that have a link with this node's incarnation, until that link has ended or has proved to belong to another node. Returns
+/// their last answers.
 ///
-/// # Errors
-/// When another node lives under this incarnation.
+/// When another node runs under this incarnation.
 pub(super) async fn refuse<S: Store>(
     state: &State<S>,
     me: Incarnation,
@@ -47,7 +47,7 @@ pub(super) async fn refuse<S: Store>(
     })
 }
 
-/// One peer's last answer; `None`: another node lives.
+/// One peer's last answer; `None`: another node runs.
 async fn ask<S: Store>(
     state: &State<S>,
     me: Incarnation,

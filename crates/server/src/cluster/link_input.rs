@@ -1,4 +1,4 @@
-//! What comes on links goes to the machines, link by link.
+//! Passes frames from links to the machines, link by link.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -22,13 +22,13 @@ use whimbrel_service::peers::{Frame, PeerInput};
 use super::{blobs, roster_store::State, startup_identity};
 use crate::{router::Router, store_calls::Store};
 
-/// For one that was removed to read that it was, before its link is ended here.
+/// Time for a removed node to read that it was removed, before its link is ended here.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How often owners are told how long a round trip to each peer takes: as often as links are measured (`replication::link`).
+/// How often the round trip to each peer is reported to the owners: as often as links are measured (`replication::link`).
 const MEASURED_EVERY: Duration = Duration::from_secs(1);
 
-/// Where frames go.
+/// The receivers of frames.
 struct Ways<S> {
     state: Arc<State<S>>,
     board: Arc<Router>,
@@ -59,7 +59,7 @@ pub(super) async fn drive<S: Store>(
         bodies,
     };
     let mut links = JoinSet::new();
-    // When the task of a node's last link is over. One that was removed does not wait for who has its name now.
+    // When the task of a node's last link has ended. A removed node does not wait for the node that has its name now.
     let mut over: BTreeMap<Incarnation, oneshot::Receiver<()>> = BTreeMap::new();
     while let Some(event) = events.recv().await {
         match event {
@@ -75,7 +75,7 @@ pub(super) async fn drive<S: Store>(
                 let ways = ways.clone();
                 links.spawn(async move {
                     if let Some(before) = before {
-                        // Nothing is ever sent: it is over when the sender is gone.
+                        // Nothing is ever sent: the receiver ends when the sender is gone.
                         let _ = before.await;
                     }
                     ways.link(agreed, handle, frames).await;
@@ -86,15 +86,15 @@ pub(super) async fn drive<S: Store>(
                 ways.board.room_for_peers();
                 room_for_bodies.notify_one();
             }
-            // Its frames have ended, which its task sees.
+            // The link's task sees the end of its frames.
             Event::Down { .. } => {}
         }
         while links.try_join_next().is_some() {}
     }
 }
 
-/// Tells the machines, for ever, how long a round trip to each linked peer takes: three of them are how long readers there are waited for. A machine
-/// that has not been told of the link yet passes over it, and is told again.
+/// Reports, for ever, the round trip to each linked peer to the machines: readers there are waited for three round trips. A machine that does not
+/// know the link yet ignores the report, and gets the next one.
 pub(super) async fn measure<S: Store>(state: Arc<State<S>>, board: Arc<Router>) {
     let mut ticks = interval(MEASURED_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -104,7 +104,7 @@ pub(super) async fn measure<S: Store>(state: Arc<State<S>>, board: Arc<Router>) 
     }
 }
 
-/// Whether a member's incarnation bears this name.
+/// Whether this name belongs to this incarnation of a member.
 fn is_named(roster: &Roster, peer: Incarnation, name: &str) -> bool {
     let member = roster.members().get(peer);
     member.is_none_or(|member| member.name == name)
@@ -128,14 +128,14 @@ impl<S: Store> Ways<S> {
             .links
             .up(peer, handle.clone(), || self.state.roster());
         if self.is_member(&agreed, &mut frames).await {
-            // First: the batches that go over it have bodies behind them.
+            // First, since batches on this link are followed by blobs.
             let up = blobs::Told::Up(peer, handle.clone(), agreed.features);
             self.to_bodies(up).await;
             self.board.link_up(peer, &handle, agreed.features).await;
             let mut removed = self.state.removed.subscribe();
             loop {
                 let frame = tokio::select! {
-                    // First: nothing more is taken from then on.
+                    // First: nothing more is accepted from then on.
                     biased;
                     _ = removed.wait_for(|removed| removed.contains(&peer)) => {
                         let incarnation = format!("{:016x}", peer.get());
@@ -154,19 +154,19 @@ impl<S: Store> Ways<S> {
         }
         self.state.links.down(peer);
         if self.state.removed.borrow().contains(&peer) {
-            // It has been shown the members, and ends the link when it has read that it is none.
+            // The peer has got the roster, and ends the link when it has read that it is no member.
             let ends = async { while frames.recv().await.is_some() {} };
             let _ = tokio::time::timeout(FAREWELL, ends).await;
         }
         handle.close();
     }
 
-    /// The peer shows its members first: they may say more of itself than was known here.
+    /// The peer sends its roster first: that may say more about the peer than was known here.
     async fn is_member(&self, agreed: &Agreed, frames: &mut mpsc::Receiver<Frame>) -> bool {
         let (name, peer) = (&agreed.name, agreed.incarnation);
         match frames.recv().await {
             Some(Frame::Roster(theirs)) => {
-                // Before it is heard, if it is known already; else when it has said who it is.
+                // If the peer is known already, this is checked before it is heard; otherwise after its roster.
                 if !self.is_named(agreed)
                     || !self.hear(agreed, &theirs).await
                     || !self.is_named(agreed)
@@ -196,7 +196,7 @@ impl<S: Store> Ways<S> {
         true
     }
 
-    /// Its name is that of its certificate; what it acknowledges counts for its incarnation, which must be no other member's.
+    /// The name is that of the certificate. Acknowledgements count for the incarnation, which must be no other member's.
     fn is_named(&self, agreed: &Agreed) -> bool {
         let named = is_named(&self.state.roster(), agreed.incarnation, &agreed.name);
         if !named {
@@ -209,7 +209,7 @@ impl<S: Store> Ways<S> {
         named
     }
 
-    /// The peer shows its members; whether it is one.
+    /// Merges the peer's roster; whether the peer is a member.
     async fn hear(&self, agreed: &Agreed, theirs: &Roster) -> bool {
         let (peer, incarnation) = (&agreed.name, format!("{:016x}", agreed.incarnation.get()));
         match self.state.heard(agreed.incarnation, theirs).await {
@@ -245,7 +245,7 @@ impl<S: Store> Ways<S> {
         }
     }
 
-    /// Hands a frame on; whether more are wanted.
+    /// Passes a frame on; whether more are wanted.
     async fn frame(&self, agreed: &Agreed, frame: Frame) -> bool {
         let peer = agreed.incarnation;
         match frame {
@@ -275,11 +275,12 @@ impl<S: Store> Ways<S> {
     }
 
     async fn to_bodies(&self, told: blobs::Told) {
-        // It ends with the node.
+        // The receiver ends with the node.
         let _ = self.bodies.send(told).await;
     }
 
-    /// What the peer remembers of this node, looked at once for each partition: who could not be asked at the start may know more than the disk.
+    /// Checks, once for each partition, what the peer remembers of this node: a peer that could not be asked at the start may know more than the
+    /// disk.
     async fn judge(&self, peer: Incarnation, hello: &Hello) -> bool {
         if !self.state.to_be_judged(peer, hello.partition) {
             return true;

@@ -1,4 +1,4 @@
-//! The sending ends of all links, for what all peers are told.
+//! The sending ends of all links, for frames to all peers.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,8 @@ use whimbrel_crdt::Incarnation;
 use whimbrel_replication::roster::{Place, Roster};
 use whimbrel_service::peers::Frame;
 
-/// The link to the node that has a name now. There may be another under that name: to who had it before and has not heard yet that it was removed.
+/// The link to the node that has a name now. There may be another link under that name: to a removed node that had the name before and has not heard
+/// of its removal.
 pub(super) fn link_of<'l>(links: &'l [Linked], name: &str, place: &Place) -> Option<&'l Linked> {
     let mut links = links.iter();
     links.find(|link| link.name.as_str() == name && link.incarnation == place.incarnation)
@@ -26,7 +27,7 @@ type Since = BTreeMap<Incarnation, Instant>;
 
 impl Links {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Incarnation, Handle>> {
-        // Nothing in here is left half done by a panic.
+        // A panic leaves no change half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -35,13 +36,13 @@ impl Links {
         self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For how many seconds it is up, or down; `None`: it was never up since the start.
+    /// For how many seconds the link is up, or down; `None`: it was never up since the start.
     pub(super) fn seconds(&self, peer: Incarnation) -> Option<u64> {
         let since = self.since().get(&peer).copied()?;
         Some(since.elapsed().as_secs())
     }
 
-    /// A link is there: its peer is shown the members, and each change of them from then on.
+    /// A link is up: its peer gets the roster, and each change of it from then on.
     pub(super) fn up(
         &self,
         peer: Incarnation,
@@ -49,7 +50,7 @@ impl Links {
         members: impl FnOnce() -> Arc<Roster>,
     ) {
         let mut links = self.lock();
-        // What they were before is told to the links that are there: none comes between.
+        // Earlier rosters go to existing links only: no change comes in between.
         handle.push(&Frame::Roster(Roster::clone(&members())));
         links.insert(peer, handle);
         drop(links);
@@ -70,7 +71,7 @@ impl Links {
         self.lock().values().for_each(Handle::close);
     }
 
-    /// Puts a frame into all of them, and then does this, before a link can come up.
+    /// Queues a frame on all links, and then does this, before a new link can come up.
     pub(super) fn tell_all(&self, frame: &Frame, then: impl FnOnce()) {
         let links = self.lock();
         for handle in links.values() {
@@ -87,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// A session that went to the one node was given up when the link to the other ended.
+    /// A session to the one node was dropped when the link to the other one ended.
     #[test]
     fn of_two_links_under_a_name_the_members_is_taken() {
         let [removed, present, other] = [1, 2, 3].map(Incarnation::from_hash);

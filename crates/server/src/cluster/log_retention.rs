@@ -1,4 +1,4 @@
-//! Logs that have become too long while a member is away are cut.
+//! Cuts logs that have become too long while a member is away.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use whimbrel_service::peers::{
 use super::roster_store::State;
 use crate::{metrics, router::Router, store_calls::Store};
 
-/// How often the logs are measured: between two looks they grow by what the disk takes in so long.
+/// How often the logs are measured: in between they grow by what the disk accepts in that time.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Runs as long as the node.
@@ -21,7 +21,7 @@ pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Router>, by
     loop {
         ticks.tick().await;
         let Ok(lengths) = state.store.log_lengths().await else {
-            // Whoever writes is told of it.
+            // The writers hear of the error.
             continue;
         };
         let lengths: Vec<Length> = lengths.iter().filter_map(Length::of).collect();

@@ -1,18 +1,18 @@
-//! This node among others: files, joining, who belongs to the cluster, links, and what goes over them.
+//! This node in its cluster: files, joining, membership, links, and the frames on them.
 //!
-//! Order of a start: the files, the listener (peers that start at the same time can ask), what the peers remember of this node and with it its
-//! incarnation and slot ([`startup_identity`]), then the machines of the service, then the links.
+//! Order of a start: the files; the listener (peers that start at the same time can ask); then what the peers remember of this node, and with it its
+//! incarnation and slot ([`startup_identity`]); then the machines of the service; then the links.
 //!
 //! Invariants:
-//! - Nothing is written under an incarnation that has no slot from a sponsor, and none is let in before the sponsor's roster is on disk.
-//! - On a link the roster comes first. Machines know a new member before they see anything that was said by who knew it.
-//! - Frames of one link reach a machine in their order; those of a link that follows come behind the end of the one before.
-//! - No link's frames wait for another link's. A machine that is slow holds up those links that have frames for it.
+//! - Nothing is written under an incarnation that has no slot from a sponsor, and no node is let in before the sponsor's roster is on disk.
+//! - On a link the roster comes first. Machines know a new member before they see any frame from a node that knew it.
+//! - Frames of one link reach a machine in their order. Frames of the next link follow the end of the one before.
+//! - No link waits for another link. A slow machine holds up only links that have frames for it.
 //!
 //! Reading order: [`files`], `rpc`, [`roster_store`] (members), `rpc_server` (answers), [`status`], [`startup_identity`], `duplicate_node` (whether
-//! another machine runs as this node), `unverified` (peers that were not reached at the start), `links` (what machines send), `link_input` (what
-//! comes), `blobs`, `calls`, `clocks`, `removal` (members that are gone), `drain` (who goes), [`relay`] (clients' sessions that another node serves),
-//! `syncing` (a node that is new), `placing` (which partitions it holds).
+//! another machine runs as this node), `unverified` (peers that were not reached at the start), `links` (outgoing frames), `link_input` (incoming
+//! frames), `blobs`, `calls`, `clocks`, `removal` (removed members), `drain` (a node before its shutdown), [`relay`] (clients' sessions that another
+//! node serves), `syncing` (a new node), `placing` (which partitions it holds).
 
 mod blobs;
 mod calls;
@@ -68,51 +68,51 @@ use crate::{
     store_calls::Store,
 };
 
-/// What the machines are told of other nodes, and where they bring what is for these.
+/// What the machines know of other nodes, and where they send requests for these.
 #[derive(Clone)]
 pub struct Membership {
     /// The other members, and their slots.
     pub(crate) peers: BTreeMap<Incarnation, u8>,
-    /// Which partitions they and this node hold.
+    /// The partitions that they and this node hold.
     pub(crate) holders: Holders,
-    /// Those whose logs are closed.
+    /// Former members, whose logs are closed.
     pub(crate) former: BTreeMap<Incarnation, u8>,
-    /// Whether this node came with an empty disk, or lost what it had in part.
+    /// Whether this node came with an empty disk, or lost a part of its rows.
     pub(crate) syncing: bool,
-    /// How its clock stands beside those of the members that were asked, if any was.
+    /// How its clock differs from those of the members that were asked, if any was.
     pub(crate) clock: Option<whimbrel_service::peers::Clock>,
-    /// Bodies that are wanted.
+    /// Requests for blobs.
     pub(crate) wants: mpsc::UnboundedSender<Ask>,
 }
 
-/// The node's end of its cluster.
+/// This node's part of its cluster.
 pub struct Cluster<S> {
     state: Arc<State<S>>,
     membership: Membership,
     wants: mpsc::UnboundedReceiver<Ask>,
     events: mpsc::Receiver<whimbrel_cluster::Event>,
-    /// Bytes that all logs may have.
+    /// The most bytes of all logs.
     log_retention_bytes: u64,
     bodies: whimbrel_service::peers::blobs::Config,
     tasks: JoinSet<()>,
     clock: Clock,
     guard: clocks::Guard,
-    /// Those that could not be asked.
+    /// Peers that could not be asked.
     unverified: BTreeSet<NodeName>,
 }
 
-/// What a newcomer says that has the slot of a node that was removed.
+/// The answer of a newcomer that has the slot of a removed node.
 pub(crate) const NOT_FILLED: &str = "this node has the slot of one that was removed, and does not know yet all that that one wrote: while the server \
                                      runs it gets it from the others, and serves nobody before";
 
-/// Of links that come up, go down and have room: a few for each peer.
+/// Events of links that wait: a few for each peer.
 const EVENTS_MAX: usize = 64;
-/// Questions that wait, of other nodes, and of strangers. Each is answered in some milliseconds.
+/// Questions that wait, of members and of unknown nodes. Each is answered in some milliseconds.
 const ASKED_MAX: usize = 16;
 
 impl<S: Store> Cluster<S> {
-    /// Settles who this node is, if it belongs to a cluster; `clock` is that of the machines. The store has been opened, and nothing else has been
-    /// done with it.
+    /// Settles this node's identity, if it belongs to a cluster; `clock` is that of the machines. The store has been opened, and was not used
+    /// otherwise.
     ///
     /// # Errors
     /// When the configuration and the files do not fit, or the node needs a slot and no member can be asked.
@@ -181,7 +181,7 @@ impl<S: Store> Cluster<S> {
         let roster = state.roster();
         let known = roster.places().get(name.as_str());
         let place = Place {
-            // Above what was told by a clock that was ahead.
+            // Above the version that a clock ahead of the time has announced.
             version: wall_micros().max(known.map_or(0, |known| known.version + 1)),
             incarnation: me,
             address: config.cluster_address(),
@@ -225,7 +225,7 @@ impl<S: Store> Cluster<S> {
         self.membership.clone()
     }
 
-    /// The machines run: links are made from now on.
+    /// Makes links, once the machines run.
     pub(crate) async fn run(self, board: Arc<Router>, fatal: Fatal) -> Running<S> {
         let Cluster {
             state,
@@ -240,7 +240,7 @@ impl<S: Store> Cluster<S> {
             ..
         } = self;
         state.serve(Arc::clone(&board), fatal).await;
-        // Before anybody is served.
+        // Before any client is served.
         guard.tell(&state, &board, clock).await;
         tasks.spawn(clocks::watch(
             Arc::clone(&state),
@@ -298,7 +298,7 @@ impl<S: Store> Cluster<S> {
     }
 }
 
-/// A cluster's links, until dropped.
+/// A running cluster: its links, until dropped.
 pub struct Running<S> {
     state: Arc<State<S>>,
     clock: Clock,
@@ -307,18 +307,18 @@ pub struct Running<S> {
 }
 
 impl<S: Store> Running<S> {
-    /// Whether this node knows all that was written under its slot. Before that it must give no UID, and serves nobody.
+    /// Whether this node has all that was written under its slot. Before that it must claim no UID, and serves nobody.
     pub(crate) fn filled(&self) -> watch::Receiver<bool> {
         self.filled.clone()
     }
 
-    /// What may be asked of it.
+    /// What a command may ask about the cluster.
     pub(crate) fn told(&self) -> Told {
         let state = Arc::clone(&self.state);
         Told::new(state, self.filled.clone())
     }
 
-    /// To the nodes that serve what this one does not, for so many sessions.
+    /// Relays to the nodes that serve what this one does not, for so many sessions.
     ///
     /// # Errors
     /// When the certificate cannot be used.
@@ -328,7 +328,7 @@ impl<S: Store> Running<S> {
         sessions_max: usize,
         registry: Arc<Registry>,
     ) -> Result<relay::Relays<S>, StartError> {
-        // Before anybody can ask for it.
+        // Before any node can ask for it.
         let _ = self.state.sessions.set((Arc::clone(&registry), self.clock));
         let workers = config.cluster.workers_per_partition;
         let _ = self.state.workers.set(workers);
@@ -344,7 +344,7 @@ impl<S: Store> Running<S> {
         ))
     }
 
-    /// Serves sessions that other nodes bring.
+    /// Serves sessions that other nodes relay.
     pub(crate) fn serve(
         &self,
         context: Arc<Context<S>>,
@@ -361,13 +361,13 @@ impl<S: Store> Running<S> {
     }
 }
 
-/// What `whimbrel cluster join` asks.
+/// The question of `whimbrel cluster join`.
 pub(crate) fn question_of_join(incarnation: Incarnation) -> Vec<u8> {
     rpc::encoded(&rpc::Question::Join { incarnation })
 }
 
-/// What a command that works on the store without a server must know of the members, so that nothing is forgotten which others lack. It asks nobody
-/// whether this disk is an older one: where the own logs end is kept before it writes, and the next start asks.
+/// What a command that works on the store without a server must know of the members, so that it forgets nothing which others lack. It does not ask
+/// peers whether this disk is older: the ends of the own logs are stored before it writes, and the next start asks.
 ///
 /// # Errors
 /// When the files are damaged, this directory is a copy that has no slot yet, or others know more of this node.
@@ -410,7 +410,7 @@ pub(crate) async fn offline<S: Store>(
         former: kept.roster.former(),
         syncing: files.is_syncing(),
         clock: None,
-        // Nobody fetches: what is wanted is wanted again at the next start.
+        // Nothing is fetched: requests are repeated at the next start.
         wants: mpsc::unbounded_channel().0,
     }))
 }

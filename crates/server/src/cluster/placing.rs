@@ -1,4 +1,4 @@
-//! Drives what decides which partitions this node leaves, and to which it comes back ([`whimbrel_service::cluster::placing`]).
+//! Drives the decision which partitions this node leaves, and to which it comes back ([`whimbrel_service::cluster::placing`]).
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ pub(super) fn wanted(config: &Config) -> Wanted {
     }
 }
 
-/// So many members hold each partition, at least: what is written must be at one more than has to confirm it.
+/// So many members hold each partition, at least: one more than has to confirm a write.
 pub(crate) fn least(config: &Config) -> usize {
     let others = [
         config.queue.other_nodes,
@@ -88,7 +88,7 @@ async fn look<S: Store>(
         }
         state.placing().done(partition, what, now);
         if what == Move::Leave {
-            // Those too that watch no mailbox: what they ask is refused from now on, and who comes again is brought to a holder.
+            // Also sessions without a selected mailbox: their calls are refused from now on, and a client that connects again is relayed to a holder.
             state.turn_out(partition);
         }
         log(partition, what);

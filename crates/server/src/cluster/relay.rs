@@ -1,14 +1,15 @@
-//! Sessions that another node serves, and sessions that others bring (`docs/decisions/0031`).
+//! Sessions that another node serves, and sessions that other nodes relay to this one (`docs/decisions/0031`).
 //!
-//! The node that a client has reached logs it in; whose session it is then goes to a node that serves the account, on a stream of its own, and bytes go to and
-//! fro until one side ends it. The client's bytes are as they come; what goes back is in frames of at most [`FRAME_BYTES_MAX`], so that the node in front
-//! knows when it may say something itself: an empty frame says that the session waits for its client, in the middle of nothing.
+//! The node that a client has reached checks the login. The head of the session (protocol, account, address) then goes to a node that serves the
+//! account, on a stream of its own, and bytes pass both ways until one side ends it. The client's bytes are passed unchanged. Bytes to the client are
+//! in frames of at most [`FRAME_BYTES_MAX`], so that the node in front knows when it may send a line of its own: an empty frame means that the
+//! session waits for its client, with no answer half sent.
 //!
 //! Invariants:
-//! - A session that was brought is never brought on: there are no circles.
-//! - Nothing is said to a client in the middle of an answer. SMTP has answers of whole lines, and may be ended by one more behind any of them; whoever was not
-//!   told that his mail is accepted sends it again.
-//! - Of a session no more is held here than one frame and one read; who does not read stops the other side's reading.
+//! - A relayed session is never relayed again: there are no circles.
+//! - No line of this node is sent in the middle of an answer. SMTP has answers of whole lines, and may be ended by one more line after any of them: a
+//!   sender that was not told that its mail is accepted sends it again.
+//! - This node holds at most one frame and one read of a session; a side that does not read stops the other side's reading.
 
 use std::{
     io,
@@ -46,35 +47,35 @@ use crate::{
     transport::{Transport, read_some},
 };
 
-/// Bytes in one frame of what goes back to the client.
+/// Bytes in one frame to the client.
 pub(crate) const FRAME_BYTES_MAX: usize = 16 * 1024;
-/// Sessions that others bring and nobody has looked at yet.
+/// Sessions relayed to this node that wait to be looked at.
 const BROUGHT_MAX: usize = 16;
-/// For all nodes together that are asked to take a session: its client waits.
+/// Time limit for all nodes together that are asked to accept a session: its client waits.
 const OPEN_TIME_MAX: Duration = Duration::from_secs(15);
-/// How often it is looked whether there is a link still to the node that serves: a stream of which the other end vanished says nothing.
+/// How often this node checks that it still has a link to the serving node: a stream whose other end vanished is silent.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// For what has arrived from a node that is gone.
+/// Time to pass on what has arrived from a node that is gone.
 const REST_TIME_MAX: Duration = Duration::from_secs(1);
-/// A node that stops ends a session when nothing was sent to the node that serves it for so long: longer than the way there and back, and most commands.
+/// A node that stops ends a session when nothing was sent to the serving node for so long: longer than the round trip and most commands.
 const QUIET_TIME: Duration = Duration::from_secs(1);
-/// So long a session goes on of which nobody may be logged in any more: the node that serves it hears the same, and ends it in its own words.
+/// How long a session goes on whose login is no longer valid: the serving node hears the same, and ends it in its own words.
 const ENDED_TIME: Duration = Duration::from_secs(4);
 
-/// Whose session it is.
+/// The head of a relayed session.
 #[derive(Encode, Decode)]
 struct Head {
-    /// None of mail that comes from strangers, which older nodes do not take.
+    /// `None` for mail from strangers, which older nodes do not accept.
     #[cbor(n(0), with = "minicbor::bytes")]
     account: Option<[u8; 16]>,
-    /// The client's.
+    /// The address of the client.
     #[n(1)]
     address: String,
     #[n(2)]
     tls: Option<HeadTls>,
     #[n(3)]
     at: At,
-    /// The incarnation of the node that brings it: one that was removed may run on under a name that is another's now. Earlier versions do not say it.
+    /// The incarnation of the relaying node: a removed node may run on under a name that belongs to another one now. Earlier versions do not send it.
     #[n(4)]
     from: Option<Incarnation>,
 }
@@ -160,12 +161,12 @@ impl Head {
                 _ => "TLS",
             },
             cipher: tls.cipher.clone(),
-            // Of a channel that does not end here.
+            // The channel binding belongs to a channel that does not end here.
             binding: Default::default(),
         })
     }
 
-    /// `None`: that is no name.
+    /// `None`: the HELO name is not valid.
     fn at(self) -> Option<(Protocol, Resume)> {
         Some(match self.at {
             At::Imap { tag } => (Protocol::Imap, Resume::Imap { tag }),
@@ -183,7 +184,7 @@ impl Head {
     }
 }
 
-/// Finds who serves an account, and brings sessions there.
+/// Finds the node that serves an account, and relays sessions to it.
 pub(crate) struct Relays<S> {
     state: Arc<State<S>>,
     streams: Streams,
@@ -193,15 +194,15 @@ pub(crate) struct Relays<S> {
     places: Arc<Semaphore>,
 }
 
-/// Who goes on with a session.
+/// The node that goes on with a session.
 pub(crate) enum Way {
     /// This node.
     Here,
-    /// Another one.
+    /// Another node.
     There(Box<There>),
 }
 
-/// A node that has taken a session.
+/// Another node that has accepted a session.
 pub(crate) struct There {
     stream: RelayStream,
     name: String,
@@ -233,7 +234,7 @@ impl<S: Store> Relays<S> {
         self.state.credentials.name().as_str()
     }
 
-    /// Whether this node serves the account, when it is not asked to by another one. Mail from strangers (no account) any worker takes.
+    /// Whether this node serves the account of a session that was not relayed to it. Mail from strangers (no account) is accepted by any worker.
     pub(crate) fn is_here(&self, account: Option<AccountId>) -> bool {
         if self.registry.is_draining() || self.state.is_syncing() {
             return false;
@@ -250,7 +251,7 @@ impl<S: Store> Relays<S> {
         served(partition, nodes, self.me(), self.workers)
     }
 
-    /// The members as they stand to a partition, and where those are that there is a link to.
+    /// The members with their placement for a partition, and the addresses of the linked ones.
     fn nodes(&self, partition: PartitionId) -> (Vec<Node>, Vec<(Address, Incarnation)>) {
         let links = self.state.transport.links();
         let roster = self.state.roster();
@@ -263,21 +264,21 @@ impl<S: Store> Relays<S> {
         (nodes, linked.collect())
     }
 
-    /// Finds a node that goes on with a session; if none does: why, for the client.
+    /// Finds a node that goes on with a session. The error is the text for the client.
     pub(crate) async fn find(&self, handover: &Handover) -> Result<Way, &'static str> {
         let until = Instant::now() + OPEN_TIME_MAX;
         let head = Head::of(handover, self.state.me());
-        // Mail from strangers is spread over the nodes, which all have the queue.
+        // Mail from strangers is spread over the nodes, since all have the queue.
         let any = || PartitionId::accounts((handover.peer.session.0 % 256) as u8);
         let partition = handover.account.map_or_else(any, partition_of);
-        // Mail from strangers goes to the queue, which all hold.
+        // Mail from strangers goes to the queue, which all nodes hold.
         let held = handover.account.map_or(PartitionId::QUEUE, partition_of);
         let (nodes, linked) = self.nodes(held);
         let order = self.serve(partition, &nodes).order;
         let is_taken_here = !self.registry.is_draining() && !self.state.is_syncing();
         let is_here = |node: &&Node| is_taken_here && node.name == self.me();
         let or_here = order.iter().any(&is_here);
-        // Who comes behind this node is not asked: it serves by itself.
+        // Nodes after this one are not asked: this node serves the session itself.
         let before = order.iter().take_while(|node| !is_here(node));
         let peers = before.filter_map(|node| {
             let mut linked = linked.iter();
@@ -313,13 +314,13 @@ impl<S: Store> Relays<S> {
             return Ok(Way::Here);
         }
         if self.state.is_syncing() && !self.registry.is_draining() {
-            // It serves what it has all of, and tells clients of the rest to come later.
+            // This node serves the partitions that it has completely, and clients of others are told to come later.
             return Ok(Way::Here);
         }
         Err("No node that serves this can be reached")
     }
 
-    /// Carries a session that another node serves. Whether the client is told that it is over, which by itself it is not.
+    /// Carries a session that another node serves. Returns what to tell the client at the end; `None`: the session has ended by itself.
     pub(crate) async fn carry(
         &self,
         there: There,
@@ -347,7 +348,7 @@ impl<S: Store> Relays<S> {
     }
 }
 
-/// The members as they are placed and stand to a partition.
+/// The members with their placement for a partition.
 fn placed<S: Store>(
     state: &State<S>,
     roster: &Roster,
@@ -372,7 +373,7 @@ fn placed<S: Store>(
     nodes.collect()
 }
 
-/// Who serves a partition where the node of this name stands.
+/// The nodes that serve a partition in the region of the node with this name.
 fn served<'n>(
     partition: PartitionId,
     nodes: &'n [Node],
@@ -384,7 +385,7 @@ fn served<'n>(
     placement::serve(partition, nodes, region, workers)
 }
 
-/// The names of those who serve accounts of a partition in this node's region, to be shown; none: each that holds it serves what comes to it.
+/// The names of the nodes that serve accounts of a partition in this node's region, for status. Empty: each holder serves the clients that reach it.
 pub(super) fn serving<S: Store>(
     state: &State<S>,
     roster: &Roster,
@@ -402,7 +403,7 @@ pub(super) fn serving<S: Store>(
     first.map(|node| node.name.clone()).collect()
 }
 
-/// Whose session is carried.
+/// The client of a relayed session.
 struct Client<'c> {
     stream: &'c mut Transport,
     registered: &'c Registered,
@@ -425,15 +426,14 @@ impl Client<'_> {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut missed = 0;
         let mut leaves = None;
-        // Whoever has logged in may not be here any more: it ends, whatever is under way.
+        // The login may have become invalid: then the session ends, whatever is under way.
         let mut ends_at: Option<(Instant, &str)> = None;
-        // Something that the client has sent since the session last waited may be under way.
+        // The client may have sent a command since the session last waited.
         let mut asked = way.has_more();
         let mut asked_at = Instant::now();
         let mut read_now = Vec::new();
         loop {
-            // The other node may have waited for what was sent last when it said so, not yet behind that: of this the client would be told that it
-            // was not done.
+            // The other node may have reported that it waits before it read the last bytes: the client would be told that a command was not done.
             let ends = leaves.filter(|_| frames.at_rest && !asked);
             if let Some(why) = ends.filter(|_| asked_at.elapsed() >= QUIET_TIME) {
                 return Ok(Some(why));
@@ -489,13 +489,13 @@ impl Client<'_> {
             if let Some(error) = lost {
                 let session = self.registered.id.0;
                 tracing::info!(session, node, %error, "the node that serves this session is unreachable");
-                // An answer that has arrived is the client's, who would do again what was done.
+                // An answer that has arrived must reach the client, which would otherwise repeat what was done.
                 let until = Instant::now() + REST_TIME_MAX;
                 while Instant::now() < until {
                     let read = read_some(&mut from, |bytes| frames.take(bytes));
                     match timeout_at(until, read).await {
                         Ok(Ok(Taken::Some(bytes))) => self.write(&bytes).await?,
-                        // It had ended the session itself.
+                        // The serving node had ended the session itself.
                         Ok(Ok(Taken::End)) => return Ok(None),
                         _ => break,
                     }
@@ -513,7 +513,7 @@ impl Client<'_> {
     }
 }
 
-/// What is on its way to the node that serves. Each step can be dropped and begun again: a node that writes and does not read meanwhile must be read.
+/// Bytes on their way to the serving node. Each step can be dropped and begun again: a node that writes and does not read meanwhile must be read.
 struct Towards {
     bytes: Vec<u8>,
     sent: usize,
@@ -521,7 +521,7 @@ struct Towards {
     end: End,
 }
 
-/// Of what the client sends.
+/// How the client's side ends.
 #[derive(PartialEq, Eq)]
 enum End {
     Open,
@@ -543,7 +543,7 @@ impl Towards {
         !self.flushed || self.end == End::Wanted
     }
 
-    /// Whether the client may say more.
+    /// Whether more bytes of the client are read.
     fn takes(&self) -> bool {
         self.flushed && self.end == End::Open
     }
@@ -568,27 +568,27 @@ impl Towards {
     }
 }
 
-/// What of a read is for the client.
+/// The part of a read that is for the client.
 enum Taken {
     Some(Vec<u8>),
     End,
 }
 
-/// Frames of what goes back to the client, as they come.
+/// Reads the frames for the client.
 #[derive(Default)]
 struct Frames {
-    /// What is still to come of a frame.
+    /// Bytes of the present frame that are still to come.
     left: usize,
     /// The first byte of a length.
     high: Option<u8>,
     /// The last frame was empty, and nothing has come since.
     at_rest: bool,
-    /// What was for the client last did not end a line.
+    /// The last bytes for the client did not end a line.
     in_line: bool,
 }
 
 impl Frames {
-    /// Whether the client has heard whole lines only.
+    /// Whether the client has received complete lines only.
     fn is_complete(&self) -> bool {
         self.left == 0 && self.high.is_none() && !self.in_line
     }
@@ -622,7 +622,7 @@ impl Frames {
     }
 }
 
-/// Puts bytes for the client into frames.
+/// Cuts bytes for the client into frames.
 pub(crate) fn framed(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() + 2);
     for piece in bytes.chunks(FRAME_BYTES_MAX) {
@@ -632,10 +632,10 @@ pub(crate) fn framed(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The frame that says that the session waits for its client.
+/// The frame that means that the session waits for its client.
 pub(crate) const AT_REST: [u8; 2] = [0; 2];
 
-/// Serves sessions that others bring, until dropped; those that are served live on.
+/// Serves relayed sessions, until dropped; sessions that are being served go on.
 pub(super) async fn serve<S: Store>(
     state: Arc<State<S>>,
     context: Arc<Context<S>>,
@@ -702,7 +702,7 @@ fn admit<S: Store>(
     if account.is_some_and(|account| !registered.log_in(account)) {
         return Err("the account has as many connections as it may");
     }
-    // Behind that: when the partition is left from now on the session is told.
+    // After that: if the partition is left from now on, the session hears it.
     if let Some(account) = account
         && !state.holds(partition_of(account))
     {

@@ -1,4 +1,4 @@
-//! What members ask this node, and strangers who want to be one.
+//! Answers the questions of members, and of nodes that want to join.
 
 use std::{
     sync::Arc,
@@ -20,10 +20,10 @@ use super::{
 };
 use crate::{clock::wall_micros, store_calls::Store};
 
-/// Between two lines in the log about tokens that are none.
+/// Time between two lines in the log about invalid tokens.
 const VAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// Tokens that are none: said, but not once for each that a stranger makes up.
+/// Invalid tokens: logged, but not once for each that a stranger makes up.
 #[derive(Default)]
 struct Vain {
     said: Option<Instant>,
@@ -49,7 +49,7 @@ impl<S: Store> State<S> {
     pub(super) async fn answer_all(self: Arc<Self>, mut asked: mpsc::Receiver<MemberRequest>) {
         let mut vain = Vain::default();
         while let Some(asked) = asked.recv().await {
-            // It waits no more, and will ask again: what would be done for it now would be done twice.
+            // The node does not wait any more, and will ask again: the work would be done twice.
             if asked.answer.is_closed() {
                 continue;
             }
@@ -60,11 +60,11 @@ impl<S: Store> State<S> {
                 let _ = asked.answer.send(Err(refused));
                 continue;
             }
-            // Who is let in must hear it: the token is used up then.
+            // A node that is let in must hear it, since its token is used up.
             if let Some(place) = &asked.place {
                 place.is_known();
             }
-            // Who was removed asks what is remembered, and hears that it was.
+            // A removed node asks what is remembered of it, and hears that it was removed.
             if asked.shown == PeerIdentity::Certificate
                 && let Ok(Question::Drain { .. } | Question::Holdings { .. } | Question::Unfinished) =
                     minicbor::decode(&asked.detail)
@@ -109,12 +109,12 @@ impl<S: Store> State<S> {
             if let Err(Refused(why)) = &answer {
                 tracing::warn!(node = %asked.name, why, "refused a request of a node");
             }
-            // It may have lost patience.
+            // The node may have stopped waiting.
             let _ = asked.answer.send(answer);
         }
     }
 
-    /// Before anything else is done for who shows it.
+    /// Checks a token, before anything else is done for the node that shows it.
     async fn judge_token(&self, id: u64, secret: [u8; 32]) -> Result<(), Refused> {
         let files = self.files.clone();
         let judged =
@@ -127,7 +127,7 @@ impl<S: Store> State<S> {
         }
     }
 
-    /// How much of what this node was sent is not in its place.
+    /// How much of what this node has received is not in its place: ops that are not applied, blobs that are missing.
     async fn unfinished(&self) -> Result<Vec<u8>, Refused> {
         let here = match self.served.get() {
             Some((board, _)) => board.reports().await,
@@ -143,7 +143,7 @@ impl<S: Store> State<S> {
         Ok(encoded(&unfinished))
     }
 
-    /// How much of the logs of these is here, in those of the partitions that this node holds.
+    /// How much of these members' logs is here, in the partitions that this node holds.
     async fn held(
         &self,
         partitions: &[PartitionId],
@@ -175,7 +175,7 @@ impl<S: Store> State<S> {
         Ok(encoded(&held))
     }
 
-    /// A member asks this node to be drained. It takes a while, in which others are answered.
+    /// A member asks this node to drain. That takes a while, in which other questions are answered.
     async fn answer_drain(self: Arc<Self>, asked: MemberRequest, ask: DrainAsk) {
         let answer = match &asked.shown {
             PeerIdentity::Certificate => {
@@ -189,7 +189,7 @@ impl<S: Store> State<S> {
             }
             PeerIdentity::Token { .. } => Err(Refused("only members may ask that".into())),
         };
-        // It may have lost patience.
+        // The node may have stopped waiting.
         let _ = asked.answer.send(answer);
     }
 
@@ -209,11 +209,11 @@ impl<S: Store> State<S> {
         }
         let let_in = self.change(|roster| {
             let members = roster.members();
-            // Whoever was removed is let in under another incarnation, or not at all: no answer with the authority's key is for him.
+            // A removed incarnation is not let in, only a new one: it gets no answer with the authority's key.
             if members.is_out(incarnation) {
                 return Err(ChangeError::Removed);
             }
-            // Its own earlier question, of which the answer was lost, is no other's.
+            // The node's own earlier question, whose answer was lost, is not another node's.
             let is_other = |id: Incarnation, member: &Member| {
                 id != incarnation && member.name == name.as_str() && !members.is_out(id)
             };
@@ -226,7 +226,7 @@ impl<S: Store> State<S> {
                 if named {
                     return Err(ChangeError::Name(name.clone()));
                 }
-                // A file is synced here, on a thread that should not wait: once for each token that is one (`judge_token`).
+                // A file is synced here, on a thread that should not wait; but only once for each valid token (`judge_token`).
                 self.files.tokens(|tokens| {
                     let taken = tokens.take(wall_micros(), *id, secret, incarnation.get());
                     taken.map_err(ChangeError::from)
@@ -253,8 +253,8 @@ impl<S: Store> State<S> {
         Ok(encoded(&*roster))
     }
 
-    /// Whether somebody lives under this name, who is not this one: a node that goes on anew has ended before. Its former links are down within the
-    /// time after which silence ends them, and it asks until then.
+    /// Whether another node runs under this name. A node that begins anew has ended before: its former links are down when silence has ended them,
+    /// and it asks until then.
     fn lives_elsewhere(&self, name: &NodeName, incarnation: Incarnation) -> bool {
         let links = self.transport.links();
         let mut of_that_name = links.iter().filter(|link| link.name == *name);
@@ -268,7 +268,7 @@ impl<S: Store> State<S> {
         })?;
         let roster = Roster::clone(&self.roster());
         let wall_micros = Some(wall_micros());
-        // Who asks this at its start has no link yet: it is another's, or of its last life.
+        // A node that asks this at its start has no link yet: the link is another node's, or of its own last process.
         let links = self.transport.links();
         let linked = links.iter().find(|link| link.incarnation == incarnation);
         Ok(encoded(&Remembered {
@@ -280,7 +280,7 @@ impl<S: Store> State<S> {
     }
 }
 
-/// Who has a slot to give, and what to do where nobody has.
+/// The members that have a slot to give, and the advice if none has.
 fn where_slots_are(roster: &Roster) -> String {
     let free = roster.members().free_of_all();
     let present = roster.present();
@@ -328,7 +328,7 @@ mod tests {
             told.ends_with("use a token of a (2 free) instead"),
             "{told}"
         );
-        // Its disk was put back: the former life has them.
+        // Its disk was put back: the former incarnation has them.
         place.version = 2;
         place.incarnation = two;
         roster.announce("a", place).unwrap();

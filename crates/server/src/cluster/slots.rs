@@ -1,7 +1,7 @@
-//! Free slots are kept where they can be given: shared out among the members that are linked, and taken back from earlier lives of this node.
+//! Keeps free slots where they can be given: shares them out among linked members, and takes them back from earlier incarnations of this node.
 //!
-//! An earlier life has a part of the free slots, which comes back when its logs are closed. Its node removes it by itself as soon as nothing can be lost
-//! by that: this node has all that others had, and each other member says that nobody is linked to it as that life.
+//! An earlier incarnation owns a part of the free slots, which comes back when its logs are closed. Its node removes it by itself as soon as nothing
+//! can be lost by that: this node has all that others had, and each other member reports no link with that incarnation.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -13,14 +13,14 @@ use whimbrel_replication::roster::Roster;
 use super::{roster_store::State, startup_identity::remembered_by, status::Remove};
 use crate::{clock::Clock, store_calls::Store};
 
-/// How often it is looked whether something has changed.
+/// How often changes are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Between two questions about earlier lives, at first and at most.
+/// Time between two questions about earlier incarnations, at first and at most.
 const ASK_AFTER: Duration = Duration::from_millis(500);
 const ASK_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// For a peer that is linked to say what it knows.
+/// Time limit for a linked peer's answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Runs as long as the node.
@@ -55,7 +55,7 @@ fn linked<S: Store>(state: &State<S>) -> BTreeSet<Incarnation> {
 
 async fn share_out<S: Store>(state: &State<S>, roster: &Roster, linked: &BTreeSet<Incarnation>) {
     let me = state.me();
-    // Mostly there is nothing to give, and nobody is waited for.
+    // Usually there is nothing to give, and the lock is not waited for.
     if Roster::clone(roster).share_out(me, linked) != Ok(true) {
         return;
     }
@@ -66,7 +66,7 @@ async fn share_out<S: Store>(state: &State<S>, roster: &Roster, linked: &BTreeSe
     }
 }
 
-/// Of this node, before the present one, that belong to the cluster still.
+/// Earlier incarnations of this node that still belong to the cluster.
 fn earlier_lives<S: Store>(state: &State<S>) -> Vec<Incarnation> {
     let (me, name) = (state.me(), state.credentials.name().to_string());
     let remove = Remove {
@@ -74,7 +74,7 @@ fn earlier_lives<S: Store>(state: &State<S>) -> Vec<Incarnation> {
         earlier: true,
         really: true,
     };
-    // None, or all were removed.
+    // There is none, or all were removed.
     let mut lives = remove.incarnations(&state.roster()).unwrap_or_default();
     lives.retain(|id| *id != me);
     lives
@@ -84,7 +84,7 @@ async fn give_up<S: Store>(state: &State<S>, lives: &[Incarnation], clock: Clock
     let peers = state.peers(&state.roster());
     let links = state.transport.links();
     let is_linked = |peer: &Peer| links.iter().any(|link| link.name == peer.name);
-    // It may have what they have not, or they may have what it has not.
+    // This node may have what they lack, or they what it lacks.
     if state.is_syncing() || peers.is_empty() || !peers.iter().all(is_linked) {
         return;
     }

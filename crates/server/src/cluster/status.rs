@@ -1,4 +1,4 @@
-//! The cluster as people and programs are shown it: members, links, lag, and what a removal or a drained node would mean.
+//! The cluster as commands show it: members, links, lag, and what a removal or a drain would mean.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +11,14 @@ use whimbrel_replication::{
 };
 use whimbrel_service::peers::{PartitionReport, PeerReport};
 
-/// Partitions of accounts to which a node stands so.
+/// How many partitions of accounts the node has in this phase.
 fn of_phase(roster: &Roster, node: Incarnation, phase: Phase) -> u64 {
     let all = (0..=u8::MAX).map(PartitionId::accounts);
     let of = all.filter(|partition| roster.holder_state(node, *partition).phase == phase);
     of.count() as u64
 }
 
-/// Members that stand so to a partition, by name, and their present lives.
+/// Members that have this phase in a partition, by name, with their present incarnations.
 fn members(
     roster: &Roster,
     partition: PartitionId,
@@ -34,7 +34,7 @@ fn names<'m>(of: impl Iterator<Item = (&'m str, Incarnation)>) -> Vec<String> {
     of.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Who has left a partition, holds it again, and is not known to have all of it.
+/// Members that left a partition, hold it again, and are not known to have all of it.
 fn come_back(roster: &Roster, me: Option<Incarnation>, report: &PartitionReport) -> Vec<String> {
     let partition = report.partition;
     let peers = report.open.as_ref().map(|open| &open.peers);
@@ -50,15 +50,15 @@ fn come_back(roster: &Roster, me: Option<Incarnation>, report: &PartitionReport)
     }))
 }
 
-/// A node that is to be removed.
+/// The question of `whimbrel cluster remove`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Remove {
-    /// Its name, or the incarnation of one of its lives.
+    /// The node's name, or one of its incarnations.
     pub node: String,
-    /// Only the lives before the present one.
+    /// Only the incarnations before the present one.
     pub earlier: bool,
-    /// Not only what it would mean.
+    /// Whether to remove it; otherwise the answer only says what that would mean.
     pub really: bool,
 }
 
@@ -90,37 +90,37 @@ impl Remove {
     }
 }
 
-/// How far a node is that is being drained.
+/// The progress of a drain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drain {
     /// Sessions that have not ended yet.
     pub sessions: u64,
     /// Accepted messages that are not in their mailboxes yet.
     pub queue_entries: u64,
-    /// Who else holds what is here.
+    /// The other members, and what they hold of what is here.
     pub others: Vec<DrainLine>,
-    /// How many of them hold all of each partition of this node, where it is the fewest: a node does not hold all partitions. `None`: an earlier version
-    /// does not say, and holds all.
+    /// How many of them hold all of a partition of this node: the least number over all partitions, since a node need not hold all. `None`: an
+    /// earlier version, which does not say, and holds all.
     #[serde(default)]
     pub least: Option<u64>,
-    /// Whether it takes no sessions; `None`: an earlier version does not say, and cannot be looked at without being drained.
+    /// Whether the node accepts no sessions; `None`: an earlier version, which does not say, and whose progress cannot be seen without draining it.
     #[serde(default)]
     pub draining: Option<bool>,
 }
 
-/// What a node is asked that can be drained.
+/// The question of `whimbrel cluster drain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainAsk {
-    /// To take no sessions from now on.
+    /// Accept no sessions from now on.
     Begin,
-    /// How far it is, and nothing else: another command may have taken it back.
+    /// Only report the progress: another command may have cancelled the drain.
     Look,
-    /// To take sessions again.
+    /// Accept sessions again.
     Cancel,
 }
 
 impl DrainAsk {
-    /// As it is said in words of which earlier versions know the first alone.
+    /// From the two flags on the wire, of which earlier versions know only the first.
     pub(crate) fn new(cancel: bool, look: bool) -> Self {
         match (cancel, look) {
             (true, _) => DrainAsk::Cancel,
@@ -129,29 +129,29 @@ impl DrainAsk {
         }
     }
 
-    /// Those words.
+    /// The two flags.
     pub(crate) fn words(self) -> (bool, bool) {
         (self == DrainAsk::Cancel, self == DrainAsk::Look)
     }
 }
 
-/// What another member holds of what is here.
+/// What one other member holds of what is here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainLine {
     /// Its name.
     pub name: String,
     /// Whether there is a link to it.
     pub linked: bool,
-    /// Operations that it has not said to have.
+    /// Ops that it has not reported as stored. Nodes of other versions read and write it by this name.
     // Nodes of other versions read and write it by this name.
     #[serde(rename = "lacks")]
     pub lag_operations: Option<u64>,
-    /// What it has been sent and not in its place: operations that are not applied, bodies that are missing; `None`: it does not answer.
+    /// What it has received and not put in its place: ops that are not applied, blobs that are missing. `None`: it does not answer.
     pub unfinished: Option<u64>,
 }
 
 impl DrainLine {
-    /// Whether all that is here is there.
+    /// Whether it has all that is here.
     #[must_use]
     pub fn holds_all(&self) -> bool {
         self.linked && self.lag_operations == Some(0) && self.unfinished == Some(0)
@@ -161,9 +161,9 @@ impl DrainLine {
 /// What a removal means.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removal {
-    /// What goes.
+    /// The incarnations to be removed.
     pub lives: Vec<RemovalLine>,
-    /// Who stays, this node aside.
+    /// The remaining members, without this node.
     pub others: Vec<RemovalLine>,
 }
 
@@ -185,10 +185,10 @@ pub struct Status {
     pub cluster: String,
     /// All incarnations that belong to it, or did.
     pub nodes: Vec<NodeLine>,
-    /// Why the node that was asked writes nothing, if its clock is wrong.
+    /// Why the node that was asked makes no ops, if its clock is wrong.
     #[serde(default)]
     pub clock: Option<String>,
-    /// What the node that was asked has; `None`: no server runs there.
+    /// The node that was asked; `None`: no server runs there.
     #[serde(default)]
     pub here: Option<Here>,
     /// Its partitions.
@@ -197,7 +197,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// From what is known.
+    /// The status, from what is known.
     pub(crate) fn of(
         cluster: ClusterId,
         roster: &Roster,
@@ -247,8 +247,8 @@ impl Status {
         }
     }
 
-    /// What the machines tell, and how members stand to what they tell of.
-    /// `now_micros`: of the machines' monotonic clock. `served`: who serves a partition, as [`PartitionLine::served_by`].
+    /// Adds the reports of the machines. `now_micros`: of the machines' monotonic clock. `served`: the nodes that serve a partition, as
+    /// [`PartitionLine::served_by`].
     pub(super) fn add(
         &mut self,
         (roster, me): (&Roster, Option<Incarnation>),
@@ -285,7 +285,7 @@ impl Status {
                 logs: open
                     .iter()
                     .flat_map(|open| &open.logs)
-                    // Of a member that has written nothing yet there is no log.
+                    // A member that has written nothing yet has no log.
                     .filter(|(_, log)| log.stored > 0)
                     .map(|(id, log)| (format!("{:016x}", id.get()), LogLine::of(log)))
                     .collect(),
@@ -329,27 +329,27 @@ impl Status {
     }
 }
 
-/// What the node that was asked has.
+/// The totals of the node that was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Here {
     /// Partitions with a log.
     pub partitions: u64,
-    /// Of these, those that are being opened, of which nothing is known yet.
+    /// How many of these are being opened; nothing is known of them yet.
     pub opening: u64,
-    /// Operations on disk, of all nodes: the sum of the last numbers of all logs.
+    /// Ops on disk, of all nodes: the sum of the last numbers of all logs.
     pub operations: u64,
     /// Of these, applied.
     pub applied: u64,
-    /// Of these, applied by all members: what was hidden before can be forgotten.
+    /// Of these, stable: hidden records of before can be dropped.
     pub stable: u64,
-    /// UIDs given again to messages that had one, since the start.
+    /// Reassigned UIDs, since the start.
     #[serde(default)]
     pub uids_reassigned: u64,
-    /// Bodies that are named and not here.
+    /// Blobs that are named and missing here.
     pub blobs_missing: u64,
-    /// Accounts that cannot go on.
+    /// Stalled accounts.
     pub accounts_stalled: u64,
-    /// Partitions in which this node is new, and has not yet what another one had.
+    /// Partitions in which this node is syncing.
     #[serde(default)]
     pub syncing: u64,
 }
@@ -357,22 +357,22 @@ pub struct Here {
 /// A partition at the node that was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionLine {
-    /// Its number: below 256 it is one of accounts, 256 is the directory, 512 the queue.
+    /// Its number: below 256 for partitions of accounts, 256 for the directory, 512 for the queue.
     pub partition: u16,
-    /// Names of the members that hold it, or come back to it.
+    /// Names of the members that hold it, or have come back to it.
     #[serde(default)]
     pub held_by: Vec<String>,
-    /// Those that come back to it, and are not known to have all of it: of a peer that was not linked since the start nothing is known.
+    /// Members that have come back to it and are not known to have all of it: nothing is known of a peer that was not linked since the start.
     #[serde(default)]
     pub comes_back: Vec<String>,
-    /// Those that are about to leave it, and do not count as holders any more.
+    /// Members that are about to leave it, and do not count as holders any more.
     #[serde(default)]
     pub leaves: Vec<String>,
-    /// Who serves sessions of it that come to the region of the node that was asked, the first one first, linked or not. None: each that holds it
-    /// serves what comes to it.
+    /// The nodes that serve its sessions in the region of the node that was asked, the first one first, linked or not. Empty: each holder serves the
+    /// clients that reach it.
     #[serde(default)]
     pub served_by: Vec<String>,
-    /// Whether it is open; what follows is nothing else.
+    /// Whether it is open; otherwise the further fields are empty.
     pub open: bool,
     /// As of [`Here`].
     pub operations: u64,
@@ -380,7 +380,7 @@ pub struct PartitionLine {
     pub applied: u64,
     /// As of [`Here`].
     pub stable: u64,
-    /// Peers that have not said to have all that is here, and what they lack.
+    /// Peers that have not reported all that is here, and what they lack.
     pub lag: BTreeMap<String, Lag>,
     /// As of [`Here`].
     #[serde(default)]
@@ -392,17 +392,17 @@ pub struct PartitionLine {
     /// As of [`Here`].
     #[serde(default)]
     pub syncing: bool,
-    /// How far the log of each writer goes here, by its incarnation: of all that ever wrote.
+    /// The end of each writer's log here, by its incarnation: of all that ever wrote.
     #[serde(default)]
     pub logs: BTreeMap<String, LogLine>,
 }
 
-/// How much of one writer's log is at the node that was asked. Its operations are numbered from 1.
+/// How much of one writer's log the node that was asked has. Its ops are numbered from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
     /// The last number that is on disk.
     pub stored: u64,
-    /// The last number that is applied: what is above waits for operations of others.
+    /// The last number that is applied: later ops wait for those of others.
     pub applied: u64,
 }
 
@@ -415,14 +415,14 @@ impl LogLine {
     }
 }
 
-/// What a peer has not said to have of what is here.
+/// What a peer has not reported as stored of what is here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lag {
     /// How many operations.
     pub operations: u64,
-    /// Their bytes; of those that were here before this node started, or had a link to the peer since, nobody knows.
+    /// Their bytes, as far as known: not of ops that were here before this node started, or before its first link to the peer.
     pub bytes: u64,
-    /// How long the oldest of them has been here, since the start at most.
+    /// How long the oldest of them has been here, counted from the start at most.
     pub seconds: u64,
 }
 
@@ -436,7 +436,7 @@ impl Lag {
         }
     }
 
-    /// Whether nobody knows the bytes of any of them, and they are at least so old. If that is so of some only, it is not known.
+    /// Whether the bytes of all of them are unknown, and `seconds` is a lower bound. If that holds for some only, it cannot be told.
     #[must_use]
     pub fn has_no_size(&self) -> bool {
         self.operations > 0 && self.bytes == 0
@@ -444,7 +444,7 @@ impl Lag {
 }
 
 impl NodeLine {
-    /// Whether it is what its node is now, and not removed: an earlier incarnation has no address.
+    /// Whether it is the present incarnation of its node, and not removed: an earlier incarnation has no address.
     #[must_use]
     pub fn is_member(&self) -> bool {
         self.address.is_some() && !self.removed
@@ -458,23 +458,23 @@ pub struct NodeLine {
     pub name: String,
     /// Hexadecimal.
     pub incarnation: String,
-    /// Of its UIDs.
+    /// The slot of its UIDs.
     pub slot: u8,
-    /// How many slots it can give to others; `None`: its logs are closed, or an earlier version, which does not say it.
+    /// How many free slots it owns; `None`: its logs are closed, or an earlier version, which does not say.
     #[serde(default)]
     pub slots_free: Option<u32>,
     /// Whether it was removed.
     #[serde(default)]
     pub removed: bool,
-    /// Whether its logs are closed: it counts no more, and its slot is free.
+    /// Whether its logs are closed: it does not count any more, and its slot is free.
     #[serde(default)]
     pub closed: bool,
-    /// Where it stands; `None`: the node has another incarnation now, or was never heard.
+    /// Its region; `None`: the node has another incarnation now, or was never heard.
     pub region: Option<String>,
-    /// What it is there for.
+    /// Its role.
     #[serde(default)]
     pub role: Option<String>,
-    /// Where it is reached.
+    /// Its address.
     pub address: Option<String>,
     /// Whether it is the node that was asked.
     pub this: bool,
@@ -485,14 +485,14 @@ pub struct NodeLine {
     /// How far its clock is ahead of that of the node that was asked; negative: behind.
     #[serde(default)]
     pub clock_ahead_micros: Option<i64>,
-    /// Bytes that came on the link.
+    /// Bytes received on the link.
     pub received: u64,
-    /// Bytes that went.
+    /// Bytes sent.
     pub sent: u64,
-    /// For how long there is a link, or there is none; `None`: there was none since the start.
+    /// For how long the link is up, or down; `None`: it was never up since the start.
     #[serde(default)]
     pub seconds: Option<u64>,
-    /// Operations that are on disk here, and that it has not said to have.
+    /// Ops that are on disk here and that it has not reported as stored.
     #[serde(default)]
     pub lag_operations: Option<u64>,
     /// As of [`Lag`].
@@ -501,26 +501,25 @@ pub struct NodeLine {
     /// As of [`Lag`].
     #[serde(default)]
     pub lag_seconds: u64,
-    /// Whether it is at least so many bytes, and at least so old: of a partition [`Lag::has_no_size`].
+    /// Whether bytes and seconds are lower bounds, because one partition [`Lag::has_no_size`].
     #[serde(default)]
     pub lag_at_least: bool,
-    /// Partitions of accounts that it holds, or comes back to.
+    /// Partitions of accounts that it holds, or has come back to.
     #[serde(default)]
     pub holds: u64,
-    /// Those that it is about to leave.
+    /// Partitions of accounts that it is about to leave.
     #[serde(default)]
     pub leaves: u64,
-    /// Whether it is drained: of the node that was asked.
+    /// Whether it is drained; known of the node that was asked.
     #[serde(default)]
     pub drained: bool,
-    /// Operations that it has said to have, and that are not on disk here.
+    /// Ops that it has reported as stored and that are not on disk here.
     #[serde(default)]
     pub has_more: Option<u64>,
-    /// Bytes that wait to be sent to it, or for its acknowledgement.
+    /// Bytes that wait to be sent to it, or to be acknowledged by it.
     #[serde(default)]
     pub queued_bytes: u64,
-    /// Partitions in which it is new, and has not yet what another one had: others serve its clients. Of another node than that which was asked:
-    /// operations only.
+    /// Partitions in which it is syncing: others serve its clients. For other nodes than the one that was asked, this covers ops only.
     #[serde(default)]
     pub syncing: u64,
 }
@@ -547,7 +546,7 @@ mod tests {
         format!("{number:016x}")
     }
 
-    /// The three of them. `c` keeps a copy.
+    /// Three nodes. `c` holds a replica.
     fn roster() -> Roster {
         let mut roster = Roster::found(id(A), "a", 0, !1);
         for (number, name, role) in [(A, "a", None), (B, "b", None), (C, "c", Some(1))] {
@@ -687,7 +686,7 @@ mod tests {
         };
         assert_eq!(status.here, Some(here));
 
-        // Of all partitions together, and the oldest of it.
+        // Of all partitions together, with the oldest.
         let lag = |node: &NodeLine| (node.lag_operations, node.lag_bytes, node.lag_seconds);
         let lags: Vec<_> = status.nodes.iter().map(lag).collect();
         let of_peers = [(Some(5), 500, 9), (Some(17), 0, 100)];
@@ -710,7 +709,7 @@ mod tests {
             seconds,
         };
         let log = |stored, applied| LogLine { stored, applied };
-        // Who lacks nothing of it does not stand there.
+        // A peer that lacks nothing is not listed.
         assert_eq!(first.lag, [(hex(B), lag(2, 300, 9))].into());
         assert_eq!(
             second.lag,
@@ -748,10 +747,10 @@ mod tests {
             partition(number, Some(report(number, &[], &peers)))
         };
         let reports = [
-            // It has all of it again.
+            // It has all of the partition again.
             told(1, 0, 0),
             told(2, 0, 1),
-            // It is new there, and does not come back.
+            // It is new there, and has not come back.
             told(3, 0, 1),
             PartitionReport {
                 syncing: true,
@@ -789,7 +788,7 @@ mod tests {
         assert_eq!(shown(&roster), expected);
     }
 
-    /// A restart has forgotten what each operation had.
+    /// After a restart the size of each op is unknown.
     #[test]
     fn a_lag_of_before_the_start_has_no_size() {
         let lag = |operations, bytes| Lag::of(&lacks(operations, bytes, 0), NOW);
@@ -797,7 +796,7 @@ mod tests {
         assert!(!lag(3, 1).has_no_size() && !lag(0, 0).has_no_size());
     }
 
-    /// What a peer lacks was here before the clock that is asked began to count.
+    /// The ops that a peer lacks were here before the clock of the node that is asked began to count.
     #[test]
     fn a_lag_is_never_of_the_future() {
         let peer = lacks(1, 1, NOW + 1);
