@@ -42,8 +42,7 @@ impl PartitionOwner {
             }
             return;
         }
-        self.next_ticket += 1;
-        let ticket = Ticket(self.next_ticket);
+        let ticket = self.out.ticket();
         *building = Some(ticket);
         let work = Building {
             account,
@@ -51,7 +50,7 @@ impl PartitionOwner {
             rows,
             applied: own.log.applied().clone(),
         };
-        self.out.push_back(Output::Build(ticket, work));
+        self.out.push(Output::Build(ticket, work));
     }
 
     /// What was read is an account. One that was dropped meanwhile is not taken.
@@ -75,22 +74,20 @@ impl PartitionOwner {
                     self.loaded(now, account, replica);
                 }
             }
-            Ok(replica) => self.out.push_back(Output::Discard(replica)),
+            Ok(replica) => self.out.push(Output::Discard(replica)),
             Err((_, error)) if is_awaited => self.broken(account, &error.to_string()),
             Err(_) => {}
         }
     }
 
     /// An account of which nothing was stored is open now, or is gone: what waited for it is taken up.
-    pub(super) fn woken(&mut self, now: Now, account: AccountId) {
+    pub(super) fn woken(&mut self, account: AccountId) {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
         if !matches!(entry.phase, Phase::Running(_)) {
             return self.drop_account(account, Failure::NoSuchAccount);
         }
-        for input in std::mem::take(&mut entry.waiting) {
-            self.handle_again(now, input);
-        }
+        self.agenda.handle_again(std::mem::take(&mut entry.waiting));
     }
 }

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use whimbrel_crdt::Dot;
+use whimbrel_crdt::{Dot, PartitionId};
 use whimbrel_mailbox::{
     AccountId, At, Flag, Flags, MailboxName, NewMessage, Op, PlanError, Replica, StoreMode,
     VisibleMessage,
 };
 
 use super::{
-    Partition, PartitionOwner, Phase,
+    Partition, PartitionOwner,
+    deliveries::{Delivery, Made},
     failover::Names,
     keys,
     split_commits::{fits, fits_append},
@@ -46,7 +47,9 @@ impl PartitionOwner {
         uid_validity: Option<u32>,
     ) -> Result<(), Failure> {
         match uid_validity {
-            Some(told) if self.replica(account)?.uidvalidity() != told => Err(Failure::Gone),
+            Some(told) if self.accounts.replica(account)?.uidvalidity() != told => {
+                Err(Failure::Gone)
+            }
             _ => Ok(()),
         }
     }
@@ -64,13 +67,16 @@ impl PartitionOwner {
             MailboxCall::Usage => Ok(Reply::Usage(self.usage(account)?)),
             MailboxCall::Status { name } => {
                 self.write(now, account, Vec::new(), &[&name]);
-                Ok(Reply::Status(status(self.replica(account)?, &name)?))
+                Ok(Reply::Status(status(
+                    self.accounts.replica(account)?,
+                    &name,
+                )?))
             }
             MailboxCall::Statuses { mut names } => {
                 names.truncate(STATUSES_PER_CALL_MAX);
                 // All that is told of them is on disk by one commit.
                 self.write(now, account, Vec::new(), &names.iter().collect::<Vec<_>>());
-                let replica = self.replica(account)?;
+                let replica = self.accounts.replica(account)?;
                 let all = names.iter().map(|name| status(replica, name));
                 Ok(Reply::Statuses(all.collect()))
             }
@@ -91,7 +97,7 @@ impl PartitionOwner {
                 vanished,
             } => {
                 self.selected_exists(account, &name)?;
-                let replica = self.replica(account)?;
+                let replica = self.accounts.replica(account)?;
                 Ok(Reply::Since(since(replica, &name, modseq, vanished)))
             }
             MailboxCall::Believed { modseqs } => {
@@ -99,7 +105,11 @@ impl PartitionOwner {
             }
             MailboxCall::Rows { name, uids } => {
                 let uids = &uids[..uids.len().min(ROWS_PER_CALL_MAX)];
-                Ok(Reply::Rows(rows(self.replica(account)?, &name, uids)))
+                Ok(Reply::Rows(rows(
+                    self.accounts.replica(account)?,
+                    &name,
+                    uids,
+                )))
             }
             MailboxCall::Flagged {
                 name,
@@ -109,7 +119,7 @@ impl PartitionOwner {
                 unset,
             } => {
                 let (rows_max, looks_max) = (ROWS_PER_CALL_MAX, FLAGGED_LOOKS_MAX);
-                let replica = self.replica(account)?;
+                let replica = self.accounts.replica(account)?;
                 let found = replica.flagged(&name, from..=to, &set, &unset, rows_max, looks_max);
                 Ok(Reply::Flagged {
                     rows: found.shown.into_iter().map(row).collect(),
@@ -145,6 +155,7 @@ impl PartitionOwner {
             MailboxCall::Create { name, special_use } => {
                 let at = self.at(now, account);
                 let plan = self
+                    .accounts
                     .replica(account)?
                     .plan_create(&at, &name, special_use)
                     .map_err(failure)?;
@@ -166,7 +177,7 @@ impl PartitionOwner {
                 modseq,
             } => {
                 let mut elsewhere = false;
-                if self.replica(account)?.uidvalidity() == uid_validity {
+                if self.accounts.replica(account)?.uidvalidity() == uid_validity {
                     let names = Names {
                         name: &name,
                         numbers: &numbers,
@@ -178,7 +189,7 @@ impl PartitionOwner {
                 Ok(Reply::Named { elsewhere })
             }
             MailboxCall::Subscribe { name, subscribed } => {
-                let replica = self.replica(account)?;
+                let replica = self.accounts.replica(account)?;
                 let ops = if subscribed {
                     replica.plan_subscribe(&name).map_err(failure)?.ops
                 } else {
@@ -200,10 +211,12 @@ impl PartitionOwner {
         replaces: Option<Replaced>,
     ) -> Result<Reply, Failure> {
         if messages.iter().any(|new| !new.flags.keywords().is_empty()) {
-            self.forget_keywords(account);
+            if let Some(replica) = self.accounts.replica_mut(account) {
+                replica.forget_keywords();
+            }
         }
         let at = self.at(now, account);
-        let replica = self.replica(account)?;
+        let replica = self.accounts.replica(account)?;
         let contents: Vec<Bytes> = if self.is_for_sent(account, name) {
             messages.iter().map(|new| new.content.clone()).collect()
         } else {
@@ -240,7 +253,7 @@ impl PartitionOwner {
             self.collect_soon(now, account);
         }
         Ok(Reply::Appended {
-            uid_validity: self.replica(account)?.uidvalidity(),
+            uid_validity: self.accounts.replica(account)?.uidvalidity(),
             uids,
         })
     }
@@ -257,7 +270,7 @@ impl PartitionOwner {
             return Err(Failure::Inbox);
         }
         let messages_max = self.config.messages_per_call_max;
-        let replica = self.replica(account)?;
+        let replica = self.accounts.replica(account)?;
         if status(replica, name)?.messages as usize <= messages_max {
             let plan = replica.plan_delete(name).map_err(failure)?;
             if fits(replica, &plan) {
@@ -274,7 +287,7 @@ impl PartitionOwner {
     /// UIDVALIDITY rises when UIDs may run out within this call, or because the directory asks for it (docs/design.md#rule-7).
     pub(super) fn epoch_if_due(&mut self, now: Now, account: AccountId, least: u32) {
         let at = self.at(now, account);
-        let Ok(replica) = self.replica(account) else {
+        let Ok(replica) = self.accounts.replica(account) else {
             return;
         };
         let known = replica.uidvalidity();
@@ -298,7 +311,7 @@ impl PartitionOwner {
         to: &MailboxName,
     ) -> Result<Reply, Failure> {
         let at = self.at(now, account);
-        let replica = self.replica(account)?;
+        let replica = self.accounts.replica(account)?;
         if from.is_inbox() {
             let status = status(replica, from)?;
             if status.messages as usize <= self.config.messages_per_call_max {
@@ -353,7 +366,7 @@ impl PartitionOwner {
     ) -> Result<Reply, Failure> {
         let inbox = MailboxName::inbox();
         let messages_max = self.config.messages_per_call_max;
-        let replica = self.replica(account)?;
+        let replica = self.accounts.replica(account)?;
         let uids = replica.first_uids(&inbox, up_to, messages_max.saturating_add(1));
         if uids.is_empty() {
             return Ok(Reply::Done);
@@ -389,10 +402,10 @@ impl PartitionOwner {
         let Ok(Input::Deliver { others, .. }) = self.ready(account, input) else {
             return;
         };
-        self.unfinished.insert(entry.id.tag());
+        self.deliveries.unfinished(entry.id.tag());
         if !self.stamps.is_right(now) {
             // It stays in the queue.
-            return self.out.push_back(Output::NotDelivered(ticket));
+            return self.out.push(Output::NotDelivered(ticket));
         }
         self.epoch_if_due(now, account, 0);
         let at = self.at(now, account);
@@ -404,7 +417,7 @@ impl PartitionOwner {
             date: entry.date,
             content: delivery.content.to_vec(),
         };
-        let Ok(replica) = self.replica(account) else {
+        let Ok(replica) = self.accounts.replica(account) else {
             return;
         };
         let name = if delivery.sent {
@@ -437,34 +450,65 @@ impl PartitionOwner {
                     self.sent_arrived(now, account, &name, uid, &delivery.content, true);
                 }
                 if uid.is_some() {
-                    self.out.push_back(Output::Log(Note::Delivered {
+                    self.out.push(Output::Log(Note::Delivered {
                         entry: entry.id.to_string(),
                         account,
                     }));
                 }
-                self.delivery_acks(account, ticket, (entry.id, index), uid.is_some(), others);
+                self.delivered(account, ticket, (entry.id, index), uid.is_some(), others);
             }
             Err(error) => {
                 // The entry stays in the queue and is tried again.
-                self.out.push_back(Output::Log(Note::Warning(format!(
+                self.out.push(Output::Log(Note::Warning(format!(
                     "entry {} cannot be delivered to {account}: {error}",
                     entry.id
                 ))));
-                self.out.push_back(Output::NotDelivered(ticket));
+                self.out.push(Output::NotDelivered(ticket));
             }
         }
     }
 
-    pub(super) fn replica(&self, account: AccountId) -> Result<&Replica, Failure> {
-        match self.accounts.get(&account).map(|entry| &entry.phase) {
-            Some(Phase::Running(replica)) => Ok(replica),
-            _ => Err(Failure::Temporary),
+    /// A delivery is made: just now by us, or before, by whomever. Answers the queue, at once or when enough others have it.
+    fn delivered(
+        &mut self,
+        account: AccountId,
+        ticket: Ticket,
+        delivery: Delivery,
+        now: bool,
+        others: RequiredCopies,
+    ) {
+        if others.needed == 0 {
+            return self.answer(account, Output::Delivered(ticket));
+        }
+        let partition = keys::partition_of(account);
+        let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
+            return;
+        };
+        let (applied, origin) = (own.log.applied(), own.log.origin());
+        let vector = match now {
+            true => [(origin, applied.get(origin))].into_iter().collect(),
+            false => applied.clone(),
+        };
+        let made = Made {
+            ticket,
+            vector,
+            others,
+        };
+        self.deliveries.made(partition, delivery, made);
+        self.acknowledge(partition);
+    }
+
+    /// A peer may have applied more, or more is durable here: the queue is answered.
+    pub(super) fn acknowledge(&mut self, partition: PartitionId) {
+        if let Some(Partition::Running(own)) = self.partitions.get(&partition) {
+            let done = self.deliveries.take_done(partition, &own.shipping);
+            self.out.extend(done.into_iter().map(Output::Delivered));
         }
     }
 
     /// A session's mailbox may be deleted or renamed under it.
     fn selected_exists(&self, account: AccountId, name: &MailboxName) -> Result<(), Failure> {
-        if self.replica(account)?.exists(name) {
+        if self.accounts.replica(account)?.exists(name) {
             Ok(())
         } else {
             Err(Failure::Gone)
@@ -508,7 +552,7 @@ impl PartitionOwner {
             (told, done) = (moved.0.uids, moved.1);
         } else {
             let at = self.at(now, account);
-            let replica = self.replica(account)?;
+            let replica = self.accounts.replica(account)?;
             let sizes = replica
                 .visible(name, uids)
                 .map(|shown| u64::from(shown.size()));
@@ -523,7 +567,7 @@ impl PartitionOwner {
             self.write(now, account, plan.ops, &[to]);
         }
         Ok(Reply::Copied {
-            uid_validity: self.replica(account)?.uidvalidity(),
+            uid_validity: self.accounts.replica(account)?.uidvalidity(),
             uids: told,
             done,
         })
@@ -548,9 +592,11 @@ impl PartitionOwner {
         self.selected_exists(account, name)?;
         if !matches!(change, FlagChange::Remove) && !flags.keywords().is_empty() {
             self.may_grow(account)?;
-            self.forget_keywords(account);
+            if let Some(replica) = self.accounts.replica_mut(account) {
+                replica.forget_keywords();
+            }
         }
-        let replica = self.replica(account)?;
+        let replica = self.accounts.replica(account)?;
         let believed = unchanged_since.is_none_or(|since| replica.is_own_modseq(since));
         let modified: Vec<u32> = match unchanged_since {
             None => Vec::new(),
@@ -571,7 +617,7 @@ impl PartitionOwner {
             replica.plan_store(name, uids, mode, flags, &|_| None)
         };
         self.in_batches(now, account, &wanted, plan)?;
-        let rows = rows(self.replica(account)?, name, &wanted);
+        let rows = rows(self.accounts.replica(account)?, name, &wanted);
         Ok(Reply::Stored { rows, modified })
     }
 
@@ -584,7 +630,7 @@ impl PartitionOwner {
         up_to: u32,
     ) -> Result<Reply, Failure> {
         self.selected_exists(account, name)?;
-        let replica = self.replica(account)?;
+        let replica = self.accounts.replica(account)?;
         let before = status(replica, name)?;
         let messages_max = self.config.messages_per_call_max;
         let mut doomed: Vec<u32> = match uids {
@@ -603,7 +649,7 @@ impl PartitionOwner {
         let done = self.take_away(now, account, name, &doomed)?;
         let more = done < doomed.len();
         doomed.truncate(done);
-        let highest_modseq = status(self.replica(account)?, name)
+        let highest_modseq = status(self.accounts.replica(account)?, name)
             .map_or(before.highest_modseq, |status| status.highest_modseq);
         Ok(Reply::Expunged {
             uids: doomed,

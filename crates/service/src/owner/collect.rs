@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use whimbrel_crdt::{VersionVector, mutants::broken};
+use whimbrel_crdt::{PartitionId, VersionVector, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName, RowKey, Tombstones};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    Load, Partition, PartitionOwner, Phase, blob_name, holder, keys, missing_blobs::unnamed_by,
-    rows::push_row, stalled_accounts::released,
+    Account, Load, Partition, PartitionOwner, Phase, blob_name, holder, keys,
+    missing_blobs::unnamed_by, rows::push_row, stalled_accounts::released,
 };
 use crate::{
     api::Failure,
@@ -80,19 +80,13 @@ impl PartitionOwner {
         {
             let at = now.mono_micros + seconds * 1_000_000;
             entry.collect_at = Some(at);
-            self.due.insert((at, account));
+            self.agenda.collect_at(at, account);
         }
     }
 
     /// Drops what has been hidden long enough, in the accounts whose time has come.
     pub(super) fn collect_due(&mut self, now: Now) {
-        while let Some((at, account)) = self
-            .due
-            .first()
-            .copied()
-            .filter(|(at, _)| *at <= now.mono_micros)
-        {
-            self.due.pop_first();
+        while let Some((at, account)) = self.agenda.next_to_collect(now) {
             match self.accounts.get_mut(&account) {
                 Some(entry) if entry.collect_at == Some(at) => entry.collect_at = None,
                 _ => continue,
@@ -116,7 +110,7 @@ impl PartitionOwner {
 
     /// Says keywords anew of which each node may show another spelling, a part at a time; whether there was something to say.
     fn spell(&mut self, now: Now, account: AccountId) -> bool {
-        let Ok(replica) = self.replica(account) else {
+        let Ok(replica) = self.accounts.replica(account) else {
             return false;
         };
         if self.config.peers.is_empty() || !replica.spells_as_heard() {
@@ -125,7 +119,11 @@ impl PartitionOwner {
         let ops = replica.plan_spellings().ops;
         // A syncing partition makes no operations yet, nor does one that is about to be read again.
         let partition = keys::partition_of(account);
-        if self.running(partition).is_some_and(|own| !own.is_syncing()) {
+        if self
+            .partitions
+            .running(partition)
+            .is_some_and(|own| !own.is_syncing())
+        {
             self.write(now, account, ops, &[]);
         }
         true
@@ -149,21 +147,21 @@ impl PartitionOwner {
         if own.failed {
             return Remains::Due;
         }
-        let (unfinished, recovered) = (&self.unfinished, self.queue_recovered);
+        let deliveries = &self.deliveries;
         let alone = self.config.is_alone();
         // What was imported comes back by a further import where it is forgotten, and stays dead where it is not (docs/decisions/0042).
         let tombstones = match alone {
             true => Tombstones::None,
             false => Tombstones::Left,
         };
-        own.settled.look(now, self.caught_up, own.shipping.stable());
+        own.settled
+            .look(now, deliveries.known_up_to(), own.shipping.stable());
         let settled = &own.settled.stable;
         let is_heard = |since: &VersionVector| {
             alone || settled.covers_all(since) || broken("forgets-before-all-is-heard")
         };
-        let finished = |entry, since: &VersionVector| {
-            recovered && !unfinished.contains(&entry) && is_heard(since)
-        };
+        let finished =
+            |entry, since: &VersionVector| deliveries.is_finished(entry) && is_heard(since);
         let stable = own.shipping.stable();
         let collected = replica.collect(stable, &finished, tombstones, COLLECTED_PER_CALL_MAX);
         let remains = if collected.more {
@@ -220,9 +218,7 @@ impl PartitionOwner {
             push_row(&mut unit, account, &row, value);
             if is_last { &mut last } else { &mut units }.push(unit);
         }
-        let measured = entry
-            .measured
-            .again(replica, &mut self.memory, self.quotas.of(account));
+        let measured = self.limits.measure(&mut entry.measured, replica);
         self.out.extend(measured);
         let partition = entry.partition;
         if forgets {
@@ -244,19 +240,21 @@ impl PartitionOwner {
             return;
         }
         let entry = self.accounts.get(&account);
-        let under_way = entry.and_then(|entry| self.under_way(entry));
+        let under_way = entry.and_then(|entry| entry.under_way(&self.out));
         self.drop_account(account, Failure::NoSuchAccount);
-        let partition = keys::partition_of(account);
-        let entry = super::Account {
-            phase: Phase::Purging,
-            newest: under_way,
-            last_use: self.next_use,
-            ..super::Account::new(partition)
-        };
-        self.accounts.insert(account, entry);
+        self.accounts.purge(account, under_way);
         match under_way {
             Some(ticket) => drop(self.purges.insert((ticket, account), Purge::Begins)),
             None => self.look_for_rows(account),
+        }
+    }
+
+    /// The partition was opened: removals of its accounts go on, but of those that wait after a failed commit.
+    pub(super) fn purge_again(&mut self, partition: PartitionId) {
+        let goes =
+            |entry: &Account| matches!(entry.phase, Phase::Purging) && entry.collect_at.is_none();
+        for account in self.accounts.find(partition, goes) {
+            self.look_for_rows(account);
         }
     }
 
@@ -265,8 +263,8 @@ impl PartitionOwner {
         let partition = keys::partition_of(account);
         match self.partitions.get(&partition) {
             Some(Partition::Running(own)) if !own.failed => {
-                let (from, to) = keys::whole_range(account);
-                self.request(Load::Purge(account), partition, from, to);
+                let (load, range) = (Load::Purge(account), keys::whole_range(account));
+                self.reads.rows(&mut self.out, load, partition, range);
             }
             Some(_) => {}
             None => self.open(partition),
@@ -352,7 +350,7 @@ impl PartitionOwner {
         self.missed_no_more(partition, unnamed);
         self.join_anew(partition);
         let last = self.accounts.get(&account).and_then(|entry| entry.newest);
-        match last.filter(|last| self.commits.contains_key(last)) {
+        match last.filter(|last| self.out.is_under_way(*last)) {
             Some(last) => drop(self.purges.insert((last, account), Purge::Ends)),
             None => self.drop_account(account, Failure::NoSuchAccount),
         }

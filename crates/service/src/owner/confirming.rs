@@ -21,7 +21,7 @@ use whimbrel_replication::{
 };
 use whimbrel_storage::Room;
 
-use super::{Link, Own, Partition, PartitionOwner, keys, reading::OtherNodes, split_commits::fits};
+use super::{Own, Partition, PartitionOwner, keys, reading::OtherNodes, split_commits::fits};
 use crate::{
     api::{Failure, MailboxCall},
     machine::{Now, Output, Ticket},
@@ -259,14 +259,14 @@ impl PartitionOwner {
         };
         // The partition may have been opened a moment ago, here or there, so that they have not said yet where they stand in it.
         let links = self.links.iter();
-        let links = links.filter(|(peer, _)| self.config.holds(**peer, partition));
-        let reachable = links.filter(|(_, link)| link.features & FEATURE_CONFIRM != 0);
+        let links = links.filter(|(peer, _)| self.config.holds(*peer, partition));
+        let reachable = links.filter(|(_, link)| link.has(FEATURE_CONFIRM));
         let may = own.confirming.waits.check(needed, reachable.count());
         may.map_err(|refused| match refused {
             Refused::TooFew { .. } => Failure::TooFewNodes,
             Refused::TooMany => Failure::Temporary,
         })?;
-        let replica = self.replica(account)?;
+        let replica = self.accounts.replica(account)?;
         let (adds, bodies) = match call {
             MailboxCall::Append {
                 messages, replaces, ..
@@ -323,11 +323,11 @@ impl PartitionOwner {
             if is_enough {
                 return None;
             }
-            let replica = self.replica(account).ok()?;
+            let replica = self.accounts.replica(account).ok()?;
             let (counter, epoch) = (replica.counter(), replica.epoch());
             self.write(now, account, vec![Op::Bump { counter, epoch }], &[]);
         }
-        let own = self.running(partition)?;
+        let own = self.partitions.running(partition)?;
         let number = own.log.next() - 1;
         own.confirming
             .begin(now, number, of.needed, account, of.bodies);
@@ -347,15 +347,15 @@ impl PartitionOwner {
         }
         let (origin, last) = (own.log.origin(), own.log.next() - 1);
         if !own.confirming.open.is_empty() {
-            for (peer, Link { features, .. }) in &self.links {
-                let applied = own.shipping.applied_at(*peer, origin);
-                let answers = features & FEATURE_CONFIRM != 0 && own.shipping.is_greeted(*peer);
-                own.confirming.applied(*peer, applied, last, answers);
+            for (peer, link) in self.links.iter() {
+                let applied = own.shipping.applied_at(peer, origin);
+                let answers = link.has(FEATURE_CONFIRM) && own.shipping.is_greeted(peer);
+                own.confirming.applied(peer, applied, last, answers);
             }
         }
         for peer in std::mem::take(&mut own.confirming.woken) {
             let wake = PeerOutput::Wake(partition, peer);
-            self.out.push_back(Output::Peer(wake));
+            self.out.push(Output::Peer(wake));
         }
         for outcome in std::mem::take(&mut own.confirming.outcomes) {
             let (number, others) = match outcome {
@@ -376,14 +376,14 @@ impl PartitionOwner {
             // It may have been refused since, with its account.
             if let Some(held) = held.find(|held| held.others == OtherNodes::Awaited(number)) {
                 held.others = others;
-                self.holding.insert(account);
+                self.agenda.answer(account);
             }
         }
     }
 
     /// A state is joined, as far as that can be: it is known of bodies whether they are here.
     pub(super) fn answer_of_bodies(&mut self, partition: PartitionId) {
-        if let Some(own) = self.running(partition) {
+        if let Some(own) = self.partitions.running(partition) {
             let askers = own.confirming.askers.keys().copied();
             let here: Vec<BlobName> = askers.filter(|body| own.has_body(body)).collect();
             let after = own.newest();
@@ -408,7 +408,7 @@ impl PartitionOwner {
         }
         while !rest.is_empty() {
             let mut len = rest.len().min(self.config.messages_per_call_max.max(1));
-            let Ok(replica) = self.replica(account) else {
+            let Ok(replica) = self.accounts.replica(account) else {
                 return Failure::Temporary;
             };
             let mut plan = replica.plan_take_back(&rest[..len]);

@@ -38,7 +38,7 @@ impl PartitionOwner {
             None
             | Some(Phase::Absent | Phase::Loading { .. } | Phase::Asking | Phase::Joining(_)) => {
                 // A stalled one is loaded by the next start.
-                self.is_stalled(account)
+                self.partitions.is_stalled(account)
             }
             Some(Phase::Resuming(_)) => false,
             Some(Phase::Running(_) | Phase::Unopened | Phase::Removed | Phase::Purging) => true,
@@ -46,11 +46,8 @@ impl PartitionOwner {
         if is_here {
             return false;
         }
-        self.arrived
-            .entry(account)
-            .or_default()
-            .insert(blob, looked);
-        self.entry(account);
+        self.bodies.arrive(account, blob, looked);
+        self.accounts.used(account);
         self.load(account);
         true
     }
@@ -61,34 +58,29 @@ impl PartitionOwner {
             Some(Partition::Running(own)) => own.deferred_loads().any(|of| of == account),
             _ => false,
         };
-        of_partition || self.arrived.contains_key(&account)
+        of_partition || self.bodies.has_arrived_for(account)
     }
 
     /// The account is in memory, and what was late in it is claimed again, but in a syncing partition.
     pub(super) fn is_looked_at(&mut self, now: Now, account: AccountId) {
-        if let Some(own) = self.running(keys::partition_of(account))
+        if let Some(own) = self.partitions.running(keys::partition_of(account))
             && !own.is_syncing()
         {
             own.late.remove(&account);
         }
-        for (blob, looked) in self.arrived.remove(&account).into_iter().flatten() {
+        for (blob, looked) in self.bodies.take_arrived(account) {
             self.body_came(now, blob, looked);
         }
     }
 
     /// It will not be in memory: it stalls, or there is no such account any more.
     pub(super) fn is_not_looked_at(&mut self, account: AccountId) {
-        if let Some(own) = self.running(keys::partition_of(account)) {
+        if let Some(own) = self.partitions.running(keys::partition_of(account)) {
             own.late.remove(&account);
         }
-        for blob in self
-            .arrived
-            .remove(&account)
-            .unwrap_or_default()
-            .into_keys()
-        {
+        for blob in self.bodies.take_arrived(account).into_keys() {
             // It is said again that it is here, and others may name it.
-            self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
+            self.out.push(Output::Peer(PeerOutput::Request(blob)));
         }
     }
 
@@ -97,11 +89,10 @@ impl PartitionOwner {
         let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
             return;
         };
-        let arrived = self.arrived.keys().copied();
-        let arrived = arrived.filter(|account| keys::partition_of(*account) == partition);
+        let arrived = self.bodies.awaited_accounts(partition);
         let all: Vec<AccountId> = own.deferred_loads().chain(arrived).collect();
         for account in all {
-            self.entry(account);
+            self.accounts.used(account);
             self.load(account);
         }
     }

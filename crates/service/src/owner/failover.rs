@@ -146,7 +146,7 @@ impl Own {
 impl PartitionOwner {
     /// Reports what is shown here, if that is due.
     pub(super) fn report(&mut self, now: Now, partition: PartitionId) {
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         own.keep_announced(now);
@@ -154,13 +154,12 @@ impl PartitionOwner {
             return;
         }
         own.reporting.at = now.mono_micros + REPORT_EVERY_MICROS;
-        let waits = self.waits.iter().map(|(_, account)| account);
-        let waits = waits.filter(|account| {
+        let waits = self.agenda.hiding().filter(|account| {
             let entry = self.accounts.get(account);
             entry.is_some_and(|of| of.partition == partition && of.wait_until.is_some())
         });
         let mut except: BTreeSet<[u8; 16]> = waits.map(|account| account.0).collect();
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         // Of bodies that were missing at the start it is perhaps not known whose they are.
@@ -192,18 +191,10 @@ impl PartitionOwner {
     pub(super) fn former(&mut self, slots: BTreeMap<Incarnation, u8>) {
         let former: BTreeSet<Incarnation> = slots.keys().copied().collect();
         self.config.former = slots;
-        for partition in self.partitions.values_mut() {
+        for (_, partition) in self.partitions.iter_mut() {
             if let super::Partition::Running(own) = partition {
                 own.announced.former(&former);
             }
-        }
-    }
-
-    /// How often this node came back to a partition.
-    pub(super) fn generation(&self, partition: PartitionId) -> u32 {
-        match self.partitions.get(&partition) {
-            Some(super::Partition::Running(own)) => own.generation,
-            _ => 0,
         }
     }
 
@@ -214,11 +205,13 @@ impl PartitionOwner {
 
     /// Wakes those to whom something is to be reported.
     pub(super) fn wake_for_reports(&mut self, partition: PartitionId) {
-        while let Some(announced::Output::Wake(peer)) =
-            self.running(partition).and_then(|own| own.announced.poll())
+        while let Some(announced::Output::Wake(peer)) = self
+            .partitions
+            .running(partition)
+            .and_then(|own| own.announced.poll())
         {
             let wake = PeerOutput::Wake(partition, peer);
-            self.out.push_back(Output::Peer(wake));
+            self.out.push(Output::Peer(wake));
         }
     }
 
@@ -230,7 +223,10 @@ impl PartitionOwner {
         account: AccountId,
         names: &Names<'_>,
     ) -> Result<bool, Failure> {
-        let lost = self.replica(account)?.lost(names.name, names.numbers);
+        let lost = self
+            .accounts
+            .replica(account)?
+            .lost(names.name, names.numbers);
         let moved = self.moved(now, account, names)?;
         let takeover = match (lost, moved) {
             (None, None) => return Ok(false),
@@ -242,7 +238,7 @@ impl PartitionOwner {
             }
         };
         let at = self.at(now, account);
-        let replica = self.replica(account)?;
+        let replica = self.accounts.replica(account)?;
         let greatest = takeover.named.iter().map(|(_, uid)| uid / 64).max();
         let raise = greatest.unwrap_or(0).saturating_sub(replica.counter());
         let due = !replica.plan_takeover(&at, &takeover).ops.is_empty();
@@ -281,8 +277,8 @@ impl PartitionOwner {
         self.show_anew(now, account, Room::Vital, Replica::release);
         loop {
             let at = self.at(now, account);
-            let before = self.replica(account)?.counter();
-            let plan = self.replica(account)?.plan_takeover(&at, takeover);
+            let before = self.accounts.replica(account)?.counter();
+            let plan = self.accounts.replica(account)?.plan_takeover(&at, takeover);
             if plan.ops.is_empty() {
                 break;
             }
@@ -290,7 +286,7 @@ impl PartitionOwner {
             self.write(now, account, plan.ops, &[]);
             let claims = self.counted.uids_reassigned - claims;
             self.counted.takeover_uids += claims;
-            if self.replica(account)?.counter() == before {
+            if self.accounts.replica(account)?.counter() == before {
                 // It was refused: nothing more comes of it.
                 break;
             }
@@ -322,7 +318,7 @@ impl PartitionOwner {
         // Beyond that none is believed: what is asked for has changed since, as far as anybody knows.
         modseqs.truncate(MODSEQS_MAX);
         let others = self.config.slots_of_others();
-        let replica = self.replica(account)?;
+        let replica = self.accounts.replica(account)?;
         modseqs.retain(|modseq| replica.may_have_announced(*modseq, &others, now.wall_micros));
         Ok(modseqs)
     }
@@ -344,8 +340,8 @@ impl PartitionOwner {
         let at = self.at(now, account);
         let partition = partition_of(account);
         // What it was told in an earlier life of this node it may rely on (`leaving`), though nothing of that is known here.
-        let came_back = self.generation(partition) > 0;
-        let replica = self.replica(account)?;
+        let came_back = self.partitions.generation(partition) > 0;
+        let replica = self.accounts.replica(account)?;
         let slot = names.modseq.map(|known| (known % 64) as u8);
         let was_here = came_back && slot == Some(replica.slot());
         // One that was here last may have from elsewhere what it has put there meanwhile (APPENDUID, COPYUID): then it names what was not told here.

@@ -36,7 +36,7 @@ impl PartitionOwner {
         let at = self.at(now, account);
         let messages = messages.into_iter();
         let messages = messages.map(|(entry, new)| (entry, new_message(new)));
-        let replica = self.replica(account)?;
+        let replica = self.accounts.replica(account)?;
         let plan = replica
             .plan_import(&at, name, messages.collect())
             .map_err(failure)?;
@@ -47,13 +47,16 @@ impl PartitionOwner {
                 self.body_came(now, blob, now.mono_micros);
             }
             // The answer waits for the commits that say so: they are the partition's, and with them the bodies are durable.
-            let newest = self.running(partition_of(account)).map(|own| own.newest());
+            let newest = self
+                .partitions
+                .running(partition_of(account))
+                .map(|own| own.newest());
             if let Some(entry) = self.accounts.get_mut(&account) {
                 entry.newest = entry.newest.max(newest);
             }
         }
         Ok(Reply::Appended {
-            uid_validity: self.replica(account)?.uidvalidity(),
+            uid_validity: self.accounts.replica(account)?.uidvalidity(),
             uids: plan.outcome,
         })
     }
@@ -69,7 +72,7 @@ impl PartitionOwner {
         account: AccountId,
         messages: &[(EntryId, NewMail)],
     ) -> Result<Vec<BlobName>, Failure> {
-        let replica = self.replica(account)?;
+        let replica = self.accounts.replica(account)?;
         let Some(Partition::Running(own)) = self.partitions.get(&partition_of(account)) else {
             return Err(Failure::Temporary);
         };

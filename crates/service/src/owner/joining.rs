@@ -19,7 +19,6 @@ use whimbrel_storage::{Mutation, Room, StoreError};
 use super::{
     Partition, PartitionOwner, Phase, keys,
     missing_blobs::unnamed_by,
-    notify::Notifier,
     pending_merge::PendingMerge,
     rows::{blob_name, drop_coming, holder, push_row},
     snapshot::{PAGE_BYTES, Paging as Pages},
@@ -129,7 +128,7 @@ impl Joining {
 
 impl PartitionOwner {
     fn joining(&mut self, partition: PartitionId) -> Option<&mut Joining> {
-        self.running(partition)?.states.joining.as_mut()
+        self.partitions.running(partition)?.states.joining.as_mut()
     }
 
     // --- One account ----------------------------------------------------------------------------------------------------
@@ -243,7 +242,7 @@ impl PartitionOwner {
         }
         if coming.own.is_none() && !broken("removed-comes-back-by-state") {
             coming.asked = true;
-            return self.out.push_back(Output::AskBirth(account));
+            return self.out.push(Output::AskBirth(account));
         }
         self.copy_contents(account);
     }
@@ -251,11 +250,11 @@ impl PartitionOwner {
     /// The directory has said what it knows of an account of which rows came and none are here.
     pub(super) fn born_joining(
         &mut self,
-        now: Now,
+        _now: Now,
         account: AccountId,
         account_status: AccountStatus,
     ) -> bool {
-        let next = self.is_next(keys::partition_of(account), account);
+        let next = self.partitions.is_next(account);
         let Some(coming) = self.coming(account) else {
             return false;
         };
@@ -271,7 +270,7 @@ impl PartitionOwner {
             self.drop_account(account, Failure::NoSuchAccount);
             self.drop_rows(account);
         }
-        self.join_on(now, keys::partition_of(account));
+        self.join_on(keys::partition_of(account));
         true
     }
 
@@ -286,7 +285,7 @@ impl PartitionOwner {
     }
 
     fn contents_came(&mut self, now: Now, account: AccountId, page: Page) {
-        let ticket = self.ticket();
+        let ticket = self.out.ticket();
         // All are read before anything is done: what would be known to be missing_blobs by the good ones would be in no row.
         let read = page.rows.into_iter().map(|(key, value)| {
             match keys::row_of_key(keys::key_of_coming(&key)) {
@@ -318,7 +317,7 @@ impl PartitionOwner {
                     blob: blob_name(known),
                     holder: holder(account, origin),
                 }));
-                self.lacked.insert((blob, entry.partition));
+                self.bodies.miss(blob, entry.partition);
                 mutations.extend(own.lack(blob, &[account].into(), ticket));
                 coming.wanted.push(blob);
                 let row = RowKey::Content(origin);
@@ -400,12 +399,11 @@ impl PartitionOwner {
             let shown = own.announced.all_visible(account.0);
             replica.note_claims(None, own.log.origin(), own.log.next(), &shown);
         }
-        let notifier = Notifier {
-            sessions: &mut self.sessions,
-            out: &mut self.out,
-        };
-        notifier.changed(account, &mut entry.watchers, &effects, risen);
-        self.looked.extend(risen.map(|_| account));
+        self.sessions
+            .changed(&mut self.out, account, &mut entry.watchers, &effects, risen);
+        if risen.is_some() {
+            self.agenda.watched(account);
+        }
         // Mailboxes before messages, what vanished before what is no longer shown: half of it can be loaded, and tells too much rather than too little.
         let mut rows = replica.take_dirty();
         rows.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -429,10 +427,7 @@ impl PartitionOwner {
         units.extend(gone_rows.iter().map(|row| vec![gone(row)]));
         let stalled = own.stalled.contains_key(&account);
         // It is in memory from now on, so that commits are its own.
-        let measured =
-            entry
-                .measured
-                .again(&mut replica, &mut self.memory, self.quotas.of(account));
+        let measured = self.limits.measure(&mut entry.measured, &mut replica);
         self.out.extend(measured);
         self.counted.accounts_joined += 1;
         self.write_rows(account, Room::Ordinary, units);
@@ -470,16 +465,21 @@ impl PartitionOwner {
         {
             let (first, _) = keys::coming_range(joining.joined.state);
             (joining.cursor, joining.busy, joining.left) = (first, Busy::Idle, false);
-            self.joins.insert(partition);
+            self.agenda.join(partition);
         }
     }
 
     // --- All accounts ---------------------------------------------------------------------------------------------------
 
-    /// A commit is durable: what waited for it goes on.
-    pub(super) fn join_committed(&mut self, now: Now, partition: PartitionId, ticket: Ticket) {
+    /// A commit is durable: what waited for it goes on. Gives accounts of which contents are copied, and whether these were all
+    /// ([`PartitionOwner::copy_on`]).
+    pub(super) fn join_committed(
+        &mut self,
+        partition: PartitionId,
+        ticket: Ticket,
+    ) -> Vec<(AccountId, bool)> {
         let Some(joining) = self.joining(partition) else {
-            return;
+            return Vec::new();
         };
         if joining.after.is_some_and(|after| after <= ticket) {
             joining.after = None;
@@ -492,29 +492,30 @@ impl PartitionOwner {
         {
             self.drop_next(account);
         }
-        for (account, entry) in &mut self.accounts {
+        for (account, entry) in self.accounts.of_mut(partition) {
             if let Phase::Joining(coming) = &mut entry.phase
-                && entry.partition == partition
                 && coming.after.is_some_and(|after| after <= ticket)
             {
                 coming.after = None;
                 let wanted = coming.wanted.drain(..).map(PeerOutput::Request);
                 self.out.extend(wanted.map(Output::Peer));
-                copying.push((*account, coming.copied));
+                copying.push((account, coming.copied));
             }
         }
-        for (account, copied) in copying {
-            if copied {
-                self.join_account(now, account);
-            } else {
-                self.copy_contents(account);
-            }
+        copying
+    }
+
+    /// A page of the contents of an account is copied: the next one follows, or the account is joined.
+    pub(super) fn copy_on(&mut self, now: Now, account: AccountId, copied: bool) {
+        if copied {
+            self.join_account(now, account);
+        } else {
+            self.copy_contents(account);
         }
-        self.join_on(now, partition);
     }
 
     /// Goes on with the next account, when the one before is done.
-    pub(super) fn join_on(&mut self, _now: Now, partition: PartitionId) {
+    pub(super) fn join_on(&mut self, partition: PartitionId) {
         let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
             return;
         };
@@ -533,7 +534,7 @@ impl PartitionOwner {
             Busy::Idle => {}
             Busy::Account(account) => {
                 let entry = self.accounts.get(&account);
-                let writing = entry.is_some_and(|entry| self.under_way(entry).is_some());
+                let writing = entry.is_some_and(|entry| entry.under_way(&self.out).is_some());
                 match entry.map(|entry| &entry.phase) {
                     // It waits for something that comes.
                     Some(
@@ -561,8 +562,8 @@ impl PartitionOwner {
 
     /// The next row that came, and is not joined.
     fn next_found(&mut self, partition: PartitionId, page: Page) {
-        let ticket = self.ticket();
-        let Some(own) = self.running(partition) else {
+        let ticket = self.out.ticket();
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         let Some(joining) = own.states.joining.as_mut() else {
@@ -601,8 +602,8 @@ impl PartitionOwner {
                 let (_, end) = keys::whole_range(account);
                 joining.cursor = keys::coming_key(state, &end);
             }
-            self.stirred.insert(partition);
-            self.joins.insert(partition);
+            self.agenda.work(partition);
+            self.agenda.join(partition);
             return;
         }
         if !is_complete {
@@ -611,9 +612,9 @@ impl PartitionOwner {
         if let Some(joining) = own.states.joining.as_mut() {
             joining.busy = Busy::Account(account);
         }
-        self.entry(account);
+        self.accounts.used(account);
         self.load(account);
-        self.joins.insert(partition);
+        self.agenda.join(partition);
     }
 
     /// Removes all that came of an account.
@@ -639,8 +640,8 @@ impl PartitionOwner {
     }
 
     fn drop_page(&mut self, partition: PartitionId, account: AccountId, page: Page) {
-        let ticket = self.ticket();
-        let Some(own) = self.running(partition) else {
+        let ticket = self.out.ticket();
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         let Some(joining) = own.states.joining.as_mut() else {
@@ -648,7 +649,7 @@ impl PartitionOwner {
         };
         if page.rows.is_empty() {
             joining.busy = Busy::Idle;
-            self.joins.insert(partition);
+            self.agenda.join(partition);
             return;
         }
         joining.busy = Busy::Dropping(account, ticket);
@@ -731,11 +732,11 @@ impl PartitionOwner {
     }
 
     /// Looks whether the background can go on.
-    pub(super) fn join_all(&mut self, now: Now) {
-        for partition in std::mem::take(&mut self.joins) {
-            self.join_on(now, partition);
+    pub(super) fn join_all(&mut self) {
+        for partition in self.agenda.take_joins() {
+            self.join_on(partition);
             if self.joining(partition).is_some() {
-                self.joins.insert(partition);
+                self.agenda.join(partition);
             }
         }
     }

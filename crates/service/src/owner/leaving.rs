@@ -20,9 +20,8 @@ use whimbrel_crdt::{Incarnation, PartitionId, VersionVector, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName};
 use whimbrel_replication::wire::{COVERED_LACKS_MAX, Covered, Leaving as Ask};
 
-use super::{Own, Partition, PartitionOwner, keys};
+use super::{Own, Partition, PartitionOwner};
 use crate::{
-    api::Event,
     machine::{Input, Now, Output},
     peers::{Frame, PeerOutput, Phase, off_wire, on_wire},
 };
@@ -99,7 +98,11 @@ impl Own {
 impl PartitionOwner {
     /// This node leaves a partition: from now on it serves nobody.
     pub(super) fn begin_to_leave(&mut self, now: Now, partition: PartitionId) {
-        let Some(own) = self.running(partition).filter(|own| own.leaving.is_none()) else {
+        let Some(own) = self
+            .partitions
+            .running(partition)
+            .filter(|own| own.leaving.is_none())
+        else {
             return;
         };
         own.leaving = Some(Leaving::default());
@@ -109,7 +112,7 @@ impl PartitionOwner {
 
     /// It goes on holding it, after all.
     pub(super) fn stay(&mut self, now: Now, partition: PartitionId) {
-        if let Some(own) = self.running(partition)
+        if let Some(own) = self.partitions.running(partition)
             && own.leaving.take().is_some()
         {
             own.shipping.close(false);
@@ -119,41 +122,35 @@ impl PartitionOwner {
 
     /// Sessions end and come again elsewhere, and deliveries are made by others.
     fn turn_out(&mut self, partition: PartitionId) {
-        let accounts = self.accounts.iter_mut();
-        let accounts = accounts.filter(|(_, entry)| entry.partition == partition);
         let mut waiting: Vec<(AccountId, Input)> = Vec::new();
-        for (account, entry) in accounts {
+        for (account, entry) in self.accounts.of_mut(partition) {
             for session in std::mem::take(&mut entry.watchers) {
-                self.sessions.remove(&session);
-                self.out.push_back(Output::Notify(session, Event::Shutdown));
-                self.looked.insert(*account);
+                self.sessions.shut_down(&mut self.out, session);
+                self.agenda.watched(account);
             }
             let inputs = std::mem::take(&mut entry.waiting);
-            waiting.extend(inputs.into_iter().map(|input| (*account, input)));
+            waiting.extend(inputs.into_iter().map(|input| (account, input)));
         }
         for (account, input) in waiting {
             self.turn_away(account, input);
         }
         // Those who take the body of an entry may not be those who hold the account.
-        for delivery_acks in self.spreads.remove(&partition).into_iter().flatten() {
-            self.out
-                .push_back(Output::NotHere(delivery_acks.1.ticket()));
-        }
+        let not_here = self.deliveries.forget(partition).into_iter();
+        self.out.extend(not_here.map(Output::NotHere));
     }
 
     /// Whether clients are still to be answered, perhaps with UIDs that are yet to be claimed.
     fn owes(&self, partition: PartitionId) -> bool {
-        let of_it = |account: &AccountId| keys::partition_of(*account) == partition;
         let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
             return false;
         };
-        own.confirming.waiting() > 0 || self.holding.iter().any(of_it)
+        own.confirming.waiting() > 0 || self.agenda.owes_answers(partition)
     }
 
     /// Whether nobody who was a client here can overlook what is not here; then nothing new is taken.
     fn has_parted(&mut self, now: Now, partition: PartitionId) -> bool {
         let owes = self.owes(partition);
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return false;
         };
         let syncing = own.is_syncing();
@@ -177,6 +174,7 @@ impl PartitionOwner {
     /// Asks those who stay, or closes the partition when all have answered.
     pub(super) fn leave_on(&mut self, now: Now, partition: PartitionId) {
         if self
+            .partitions
             .running(partition)
             .is_none_or(|own| own.leaving.is_none())
         {
@@ -218,12 +216,12 @@ impl PartitionOwner {
             return;
         }
         for peer in to_ask {
-            if links.contains_key(&peer) {
+            if links.has(peer) {
                 let has = has.clone();
                 let ask = Frame::Leaving(Ask { partition, has });
                 own.parting.insert(peer, ask);
                 let wake = PeerOutput::Wake(partition, peer);
-                self.out.push_back(Output::Peer(wake));
+                self.out.push(Output::Peer(wake));
             }
         }
     }
@@ -263,7 +261,7 @@ impl PartitionOwner {
         };
         own.parting.insert(peer, Frame::Covered(covered));
         let wake = PeerOutput::Wake(partition, peer);
-        self.out.push_back(Output::Peer(wake));
+        self.out.push(Output::Peer(wake));
     }
 
     /// A peer has all that was on this disk when it was asked.
@@ -280,7 +278,7 @@ impl PartitionOwner {
             return;
         }
         let generation = config.holders.holder_state(peer, partition).generation;
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         let lacks: BTreeSet<_> = answer.lacks.iter().map(off_wire).collect();
@@ -294,21 +292,23 @@ impl PartitionOwner {
 
     /// A body is here now: who has said that it is missing there, too, is asked again.
     pub(super) fn leaving_with(&mut self, partition: PartitionId) {
-        if let Some(leaving) = self.running(partition).and_then(|own| own.leaving.as_mut()) {
+        if let Some(leaving) = self
+            .partitions
+            .running(partition)
+            .and_then(|own| own.leaving.as_mut())
+        {
             leaving.covered.clear();
         }
     }
 
     /// Nothing is written here from now on.
     fn close(&mut self, now: Now, partition: PartitionId) {
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         let end = own.log.next() - 1;
         self.forget(partition);
-        let accounts = self.accounts.keys();
-        let accounts = accounts.filter(|of| keys::partition_of(**of) == partition);
-        for account in accounts.copied().collect::<Vec<_>>() {
+        for account in self.accounts.find(partition, |_| true) {
             self.drop_account(account, crate::api::Failure::Temporary);
         }
         self.closed_at(now, partition, end);

@@ -3,8 +3,9 @@
 use whimbrel_mailbox::{AccountId, ListedName, MailboxName, PageSize};
 
 use super::{
-    PartitionOwner, SessionView, Watch,
+    PartitionOwner,
     calls::{rows, status},
+    sessions::{SessionView, Watch},
 };
 use crate::{
     api::{
@@ -26,7 +27,10 @@ impl PartitionOwner {
             names_max: NAMES_PER_CALL_MAX,
             bytes_max: NAMES_BYTES_PER_CALL_MAX,
         };
-        let (names, more) = self.replica(account)?.names_after(top, after, uses, size);
+        let (names, more) = self
+            .accounts
+            .replica(account)?
+            .names_after(top, after, uses, size);
         let names = names.into_iter().map(|ListedName { info, below }| Mailbox {
             exists: info.id.is_some(),
             name: info.name,
@@ -48,9 +52,9 @@ impl PartitionOwner {
         name: MailboxName,
     ) -> Result<Reply, Failure> {
         self.hangup(session);
-        let told = self.replica(account)?.announced_uidnext(&name);
+        let told = self.accounts.replica(account)?.announced_uidnext(&name);
         self.write(now, account, Vec::new(), &[&name]);
-        let replica = self.replica(account)?;
+        let replica = self.accounts.replica(account)?;
         let status = status(replica, &name)?;
         let uids = replica.uid_list(&name);
         let first_unseen = replica.first_unseen(&name).and_then(|uid| uids.place(uid));
@@ -66,11 +70,11 @@ impl PartitionOwner {
             },
             before: None,
         };
-        self.sessions.insert(session, watch);
+        self.sessions.begin(session, watch);
         if let Some(entry) = self.accounts.get_mut(&account) {
             entry.watchers.insert(session);
         }
-        self.looked.insert(account);
+        self.agenda.watched(account);
         Ok(Reply::Selected(Selected {
             status,
             uids,
@@ -89,11 +93,11 @@ impl PartitionOwner {
         since: u64,
         expunges: bool,
     ) -> Result<Reply, Failure> {
-        let watch = self.sessions.get(&session).ok_or(Failure::Gone)?;
+        let watch = self.sessions.get(session).ok_or(Failure::Gone)?;
         let (knew, name, id) = (watch.knows, watch.name.clone(), watch.id);
         let (known_up_to, vanished_since) = (knew.up_to, knew.vanished_since);
         self.write(now, account, Vec::new(), &[&name]);
-        let replica = self.replica(account)?;
+        let replica = self.accounts.replica(account)?;
         let Ok(status) = status(replica, &name) else {
             return Ok(Reply::Changes(Changes {
                 as_of: since,
@@ -120,8 +124,8 @@ impl PartitionOwner {
             present = Some(replica.uids(&name));
         }
         let entry = self.accounts.get(&account);
-        let under_way = entry.and_then(|entry| self.under_way(entry));
-        if let Some(watch) = self.sessions.get_mut(&session) {
+        let under_way = entry.and_then(|entry| entry.under_way(&self.out));
+        if let Some(watch) = self.sessions.get_mut(session) {
             watch.before = under_way.map(|ticket| (ticket, knew));
             watch.knows.up_to = arrived.last().copied().unwrap_or(known_up_to);
             if held_back.is_none() {
@@ -143,8 +147,8 @@ impl PartitionOwner {
     }
 
     pub(super) fn known(&self, account: AccountId, session: SessionId) -> Result<Reply, Failure> {
-        let watch = self.sessions.get(&session).ok_or(Failure::Gone)?;
-        let replica = self.replica(account)?;
+        let watch = self.sessions.get(session).ok_or(Failure::Gone)?;
+        let replica = self.accounts.replica(account)?;
         let gone = replica.vanished_since(&watch.name, watch.knows.vanished_since);
         Ok(Reply::Known(gone.map(|gone| {
             let mut uids = replica.uids(&watch.name);

@@ -266,16 +266,10 @@ impl Naming {
 }
 
 impl PartitionOwner {
-    /// The partitions whose records name this body, and wait for it.
-    pub(super) fn lacked_in(&self, blob: &BlobName) -> Vec<PartitionId> {
-        let all = (*blob, PartitionId(0))..=(*blob, PartitionId(u16::MAX));
-        self.lacked.range(all).map(|(_, of)| *of).collect()
-    }
-
     /// A body is here, or was at this time of the monotonic clock: what names it is shown.
     pub(super) fn body_came(&mut self, now: Now, blob: BlobName, looked: u64) {
-        for partition in self.lacked_in(&blob) {
-            let Some(own) = self.running(partition) else {
+        for partition in self.bodies.missing_in(&blob) {
+            let Some(own) = self.partitions.running(partition) else {
                 continue;
             };
             let Some(missing_blobs) = own.missing_blobs.all.get_mut(&blob) else {
@@ -289,7 +283,7 @@ impl PartitionOwner {
                     }
                     Named::Since(at, asked) if looked < *at => {
                         if !std::mem::replace(asked, true) {
-                            self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
+                            self.out.push(Output::Peer(PeerOutput::Request(blob)));
                         }
                         continue;
                     }
@@ -307,14 +301,14 @@ impl PartitionOwner {
                 }
                 continue;
             }
-            let Some(own) = self.running(partition) else {
+            let Some(own) = self.partitions.running(partition) else {
                 continue;
             };
             let accounts = own.missing_blobs.remove(&blob).and_then(|of| of.accounts);
-            self.lacked.remove(&(blob, partition));
+            self.bodies.miss_no_more(blob, partition);
             self.leaving_with(partition);
             let waiting = match accounts {
-                None => self.accounts_of(partition),
+                None => self.accounts.find(partition, |_| true),
                 Some(accounts) => accounts.into_iter().collect(),
             };
             let mut row = Some(Mutation::Delete {
@@ -335,7 +329,7 @@ impl PartitionOwner {
             if let Some(row) = row {
                 self.write_row(partition, row);
             }
-            if let Some(own) = self.running(partition) {
+            if let Some(own) = self.partitions.running(partition) {
                 own.confirming.here(&blob, own.newest());
             }
             self.not_awaited(partition, &blob);
@@ -357,7 +351,7 @@ impl PartitionOwner {
             return;
         };
         let lacks = replica.lacks(&blob);
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         let row = own.names_no_more(account, [blob]).pop();
@@ -372,8 +366,8 @@ impl PartitionOwner {
 
     /// By a commit of its own, which goes with what is shown: were it refused on a full disk, the body would be looked for again and again.
     fn write_row(&mut self, partition: PartitionId, row: Mutation) {
-        let ticket = self.ticket();
-        if let Some(own) = self.running(partition) {
+        let ticket = self.out.ticket();
+        if let Some(own) = self.partitions.running(partition) {
             let mut commit = own.log.commit();
             commit.room = Room::Vital;
             commit.mutations.push(row);
@@ -383,8 +377,8 @@ impl PartitionOwner {
 
     /// Nobody had the body a while ago. What the last record that named it has left is missing_blobs no more, and asked for no more.
     pub(super) fn want_again(&mut self, blob: BlobName) {
-        if !self.lacked_in(&blob).is_empty() {
-            self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
+        if !self.bodies.missing_in(&blob).is_empty() {
+            self.out.push(Output::Peer(PeerOutput::Request(blob)));
         }
     }
 
@@ -408,7 +402,7 @@ impl PartitionOwner {
         });
         if known {
             // It is under way, or nobody has it; a node that is linked since may.
-            self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
+            self.out.push(Output::Peer(PeerOutput::Request(blob)));
             return;
         }
         let named = self.accounts.get(&account).is_some_and(|entry| {
@@ -418,8 +412,8 @@ impl PartitionOwner {
         if !named {
             return;
         }
-        let ticket = self.ticket();
-        let Some(own) = self.running(partition) else {
+        let ticket = self.out.ticket();
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         own.lacks_anew();
@@ -427,21 +421,15 @@ impl PartitionOwner {
         commit
             .mutations
             .extend(own.lack(blob, &BTreeSet::from([account]), ticket));
-        self.lacked.insert((blob, partition));
+        self.bodies.miss(blob, partition);
         self.counted.blobs_missed += 1;
         self.hand_out_for(partition, ticket, commit);
         let text = format!(
             "body {} of account {account} is not here, and nothing said so: it is looked for at other nodes",
             blob_name(&blob)
         );
-        self.out.push_back(Output::Log(Note::Warning(text)));
-        self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
-    }
-
-    fn accounts_of(&self, partition: PartitionId) -> Vec<AccountId> {
-        let all = self.accounts.iter();
-        let of = all.filter(|(_, entry)| entry.partition == partition);
-        of.map(|(account, _)| *account).collect()
+        self.out.push(Output::Log(Note::Warning(text)));
+        self.out.push(Output::Peer(PeerOutput::Request(blob)));
     }
 
     /// A commit that names bodies is durable: from now on they are held for it. One that was here before may be gone meanwhile, if all others that held it
@@ -464,7 +452,7 @@ impl PartitionOwner {
                 {
                     missing_blobs.named = Named::Since(now.mono_micros, early);
                     if early {
-                        self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
+                        self.out.push(Output::Peer(PeerOutput::Request(blob)));
                     }
                 }
             }

@@ -3,35 +3,15 @@
 //! Who is *away* has nothing of a partition: it is not waited for, has no readers, and confirms nothing. What it had shown counts as that of a member that was
 //! removed, but its slot stays its own. Who *leaves* has what it had and takes nothing new.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use whimbrel_crdt::{Incarnation, PartitionId};
-use whimbrel_replication::partition::Membership;
 
-use super::{Config, Own, Partition, PartitionOwner};
+use super::{Own, Partition, PartitionOwner};
 use crate::{
     machine::Now,
     peers::{Holders, Phase, clocks},
 };
-
-impl Config {
-    /// The members, this node included, as the machine of a partition is told of them.
-    pub(super) fn members_of(&self, partition: PartitionId) -> BTreeMap<Incarnation, Membership> {
-        let members = self.peers.keys().copied().chain([self.origin]);
-        let holder_state = self.holders.of(partition, members).into_iter();
-        holder_state.map(|(id, of)| (id, of.membership())).collect()
-    }
-
-    /// Whether a member has something of a partition.
-    pub(super) fn has(&self, member: Incarnation, partition: PartitionId) -> bool {
-        self.holders.holder_state(member, partition).phase != Phase::Away
-    }
-
-    /// Whether a member goes on holding a partition.
-    pub(super) fn holds(&self, member: Incarnation, partition: PartitionId) -> bool {
-        self.holders.holder_state(member, partition).phase == Phase::Holds
-    }
-}
 
 impl Own {
     /// There is a stream to a member which has something of the partition.
@@ -81,7 +61,7 @@ impl PartitionOwner {
 
     /// Machines are told who belongs to their partitions, and holds them.
     pub(super) fn belong(&mut self, now: Now) {
-        let open: Vec<PartitionId> = self.partitions.keys().copied().collect();
+        let open: Vec<PartitionId> = self.partitions.ids();
         for partition in open {
             self.stand(now, partition);
             let members = self.config.members_of(partition);
@@ -101,11 +81,11 @@ impl PartitionOwner {
             for (id, has) in changed {
                 let generation = self.config.holders.holder_state(id, partition).generation;
                 own.drops(now, id, generation);
-                if has && self.links.contains_key(&id) {
+                if has && self.links.has(id) {
                     own.hears(now, id);
                 }
             }
-            self.add_delivery_ack(partition);
+            self.acknowledge(partition);
             self.confirm_on(partition);
             self.leave_on(now, partition);
             self.ship(now, partition);

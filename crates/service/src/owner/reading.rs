@@ -22,8 +22,8 @@ use whimbrel_replication::readers;
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    BTreeMap, Own, Partition, PartitionOwner, Phase, confirming::Confirm, keys, notify::Notifier,
-    rows::push_row, writing::take_visible,
+    BTreeMap, Own, Partition, PartitionOwner, Phase, confirming::Confirm, keys, rows::push_row,
+    writing::take_visible,
 };
 use crate::{
     api::{Failure, MailboxCall, Reply},
@@ -220,7 +220,7 @@ impl Own {
 impl PartitionOwner {
     /// Tells other nodes of accounts that are looked at here from now on, or no more.
     pub(super) fn tell_of_readers(&mut self, now: Now) {
-        for account in std::mem::take(&mut self.looked) {
+        for account in self.agenda.take_watched() {
             let partition = keys::partition_of(account);
             let counter = self.accounts.get(&account).and_then(|entry| {
                 let watched = !entry.watchers.is_empty();
@@ -232,7 +232,7 @@ impl PartitionOwner {
             if self.config.peers.is_empty() {
                 continue;
             }
-            let Some(own) = self.running(partition) else {
+            let Some(own) = self.partitions.running(partition) else {
                 continue;
             };
             match counter {
@@ -249,17 +249,21 @@ impl PartitionOwner {
 
     /// Does what follows from what was heard.
     pub(super) fn hear(&mut self, now: Now, partition: whimbrel_crdt::PartitionId) {
-        while let Some(output) = self.running(partition).and_then(|own| own.readers.poll()) {
+        while let Some(output) = self
+            .partitions
+            .running(partition)
+            .and_then(|own| own.readers.poll())
+        {
             match output {
                 readers::Output::Wake(peer) => {
                     let wake = PeerOutput::Wake(partition, peer);
-                    self.out.push_back(Output::Peer(wake));
+                    self.out.push(Output::Peer(wake));
                 }
                 readers::Output::RemoteReaders(account) if !broken("heard-not-released") => {
                     self.release(now, AccountId(account));
                 }
                 readers::Output::Passes => {
-                    if let Some(own) = self.running(partition) {
+                    if let Some(own) = self.partitions.running(partition) {
                         let passes = own.readers.passes().clone();
                         own.shipping.pass_on(now, passes);
                         self.ship(now, partition);
@@ -272,13 +276,7 @@ impl PartitionOwner {
 
     /// Accounts of which something has waited long enough.
     pub(super) fn waits_due(&mut self, now: Now) {
-        while let Some((at, account)) = self
-            .waits
-            .first()
-            .copied()
-            .filter(|(at, _)| *at <= now.mono_micros)
-        {
-            self.waits.pop_first();
+        while let Some((at, account)) = self.agenda.next_to_show(now) {
             let entry = self.accounts.get(&account);
             if entry.is_some_and(|entry| entry.wait_until == Some(at)) {
                 self.release(now, account);
@@ -341,8 +339,7 @@ impl PartitionOwner {
         let peers = own.peers(now, account, &self.config.peers);
         let effects = step(replica, own.log.hlc().last(), &peers);
         entry.wait_until = effects.wait_until;
-        self.waits
-            .extend(effects.wait_until.map(|at| (at, account)));
+        self.agenda.show_at(effects.wait_until, account);
         let shown = take_visible(replica, account);
         let shown = row.into_iter().chain(shown);
         let mut rows: Vec<Vec<Mutation>> = shown.map(|row| vec![row]).collect();
@@ -351,15 +348,10 @@ impl PartitionOwner {
             push_row(&mut last, account, &row, value);
         }
         rows.push(last);
-        let measured = entry
-            .measured
-            .again(replica, &mut self.memory, self.quotas.of(account));
+        let measured = self.limits.measure(&mut entry.measured, replica);
         self.out.extend(measured);
-        let notifier = Notifier {
-            sessions: &mut self.sessions,
-            out: &mut self.out,
-        };
-        notifier.changed(account, &mut entry.watchers, &effects, None);
+        self.sessions
+            .changed(&mut self.out, account, &mut entry.watchers, &effects, None);
         self.write_rows(account, room, rows);
         if effects.late {
             self.claim_late(now, account);
@@ -404,7 +396,7 @@ impl PartitionOwner {
             put.flatten().collect()
         });
         if confirm.is_none() {
-            self.holding.insert(account);
+            self.agenda.answer(account);
         }
         kept.push(WaitingAnswer {
             request,
@@ -420,12 +412,12 @@ impl PartitionOwner {
 
     /// Gives the answers that need not be held any more, whatever it is.
     pub(super) fn answer_all_held(&mut self, now: Now) {
-        for account in std::mem::take(&mut self.holding) {
+        for account in self.agenda.take_answers() {
             self.answer_held(now, account);
             let entry = self.accounts.get(&account);
             let waits = |held: &WaitingAnswer| !matches!(held.others, OtherNodes::Awaited(_));
             if entry.is_some_and(|entry| entry.held.iter().any(waits)) {
-                self.holding.insert(account);
+                self.agenda.answer(account);
             }
         }
     }
@@ -474,7 +466,7 @@ impl PartitionOwner {
                 self.answer(account, held.refused(failure));
                 continue;
             }
-            let Ok(replica) = self.replica(account) else {
+            let Ok(replica) = self.accounts.replica(account) else {
                 return;
             };
             // In an epoch that is over it was what it is told with: of the present one it says nothing.

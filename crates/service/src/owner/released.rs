@@ -27,7 +27,7 @@ use super::{
 use crate::{
     log::{self, AWAY_KEY},
     machine::{Now, Output, Ticket},
-    peers::{LogEnd, Page, PeerOutput, Phase, READ_AGAIN_MICROS},
+    peers::{LogEnd, Page, Phase, READ_AGAIN_MICROS},
 };
 
 /// A partition of which nothing is served, nor written.
@@ -150,12 +150,10 @@ impl PartitionOwner {
                 read: false,
                 logs: None,
             };
-            let (from, to) = (log::OWN_ROWS.0.to_vec(), log::OWN_ROWS.1.to_vec());
-            self.request(Load::Position(partition), partition, from, to);
-            let ticket = self.ticket();
-            self.loads.insert(ticket, Load::Logs(partition));
-            let load = PeerOutput::LoadLogs { ticket, partition };
-            self.out.push_back(Output::Peer(load));
+            let range = (log::OWN_ROWS.0.to_vec(), log::OWN_ROWS.1.to_vec());
+            let load = Load::Position(partition);
+            self.reads.rows(&mut self.out, load, partition, range);
+            self.reads.log_ends(&mut self.out, partition);
         }
     }
 
@@ -190,7 +188,7 @@ impl PartitionOwner {
     }
 
     fn looked_at_left(&mut self, partition: PartitionId) {
-        let (me, ticket) = (self.config.origin, self.ticket());
+        let (me, ticket) = (self.config.origin, self.out.ticket());
         let Some(left) = self.left(partition) else {
             return;
         };
@@ -215,7 +213,7 @@ impl PartitionOwner {
                 "partition {} was left when its log had {end} operations, and it has {last}",
                 partition.0
             );
-            return self.out.push_back(Output::Fatal(cause));
+            return self.out.push(Output::Fatal(cause));
         }
         if rows.iter().any(|(key, _)| key == AWAY_KEY) {
             left.step = Step::Dropping(others);
@@ -225,7 +223,7 @@ impl PartitionOwner {
         let position = position.map(|(_, record)| &record[..]);
         let away = match log::away(partition, me, own, position) {
             Ok(away) => away,
-            Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
+            Err(error) => return self.out.push(Output::Fatal(error.to_string())),
         };
         let mut commit = Commit::new(log::store_partition(partition));
         commit.room = Room::Frees;
@@ -235,8 +233,7 @@ impl PartitionOwner {
         });
         commit.cuts = log::cuts_at_ends(logs);
         left.step = Step::Committing(ticket, others);
-        self.commits.insert(ticket, partition);
-        self.out.push_back(Output::Commit(ticket, commit));
+        self.out.commit(ticket, partition, commit);
     }
 
     fn drop_next_of_left(&mut self, partition: PartitionId) {
@@ -246,7 +243,7 @@ impl PartitionOwner {
 
     /// Some of what is left is to go.
     pub(super) fn left_page(&mut self, now: Now, partition: PartitionId, page: Page) {
-        let ticket = self.ticket();
+        let ticket = self.out.ticket();
         let Some(left) = self.left(partition) else {
             return;
         };
@@ -290,8 +287,7 @@ impl PartitionOwner {
             }
             false => Step::Committing(ticket, logs),
         };
-        self.commits.insert(ticket, partition);
-        self.out.push_back(Output::Commit(ticket, commit));
+        self.out.commit(ticket, partition, commit);
     }
 
     /// A commit of what was left is durable, or was refused.
@@ -326,7 +322,7 @@ impl PartitionOwner {
         let at = now.mono_micros + READ_AGAIN_MICROS;
         if let Some(left) = self.left(partition) {
             left.step = Step::Again(at);
-            self.timers.insert((at, partition));
+            self.agenda.look_at(at, partition);
         }
     }
 }

@@ -9,182 +9,30 @@
 
 use whimbrel_crdt::{Incarnation, PartitionId, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName, Op, Replica, SpecialUse, Step};
-use whimbrel_replication::partition::{Entry, Ticket as Asked};
+use whimbrel_replication::partition::Entry;
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    Link, Partition, PartitionOwner, Phase,
+    Partition, PartitionOwner, Phase,
     missing_blobs::{Naming, blob_of_batch, brought, unnamed_by},
-    notify::Notifier,
     rows::{free_room, released_body, take_state},
-    sent_copies::USUAL_NAME,
+    sent_copies::{SentMessage, USUAL_NAME},
     split_commits::BATCH_BYTES_MAX,
+    store_reads::LogRead,
     writing::take_visible,
 };
 use crate::{
     machine::{Note, Now, Output, Ticket},
-    peers::{Frame, OnDurable, PeerInput, PeerOutput, Request, Work, blobs, keep_early},
+    peers::{Frame, OnDurable, PeerOutput, Request, Work},
 };
 
-/// A log that is being read.
-pub(super) struct Read {
-    partition: PartitionId,
-    asked: Asked,
-    origin: Incarnation,
-    from: u64,
-    bytes_max: usize,
-    failed: bool,
-}
-
 impl PartitionOwner {
-    pub(super) fn peer(&mut self, now: Now, input: PeerInput) {
-        match input {
-            PeerInput::Members(slots) => {
-                let was_alone = self.config.peers.is_empty();
-                self.config.peers = slots;
-                self.config.peers.remove(&self.config.origin);
-                if was_alone {
-                    let watched = self.accounts.iter();
-                    let watched = watched.filter(|(_, entry)| !entry.watchers.is_empty());
-                    self.looked.extend(watched.map(|(account, _)| *account));
-                    let spells = self.accounts.iter().filter(|(_, entry)| {
-                        matches!(&entry.phase, Phase::Running(replica) if replica.spells_as_heard())
-                    });
-                    let spells: Vec<AccountId> = spells.map(|(account, _)| *account).collect();
-                    for account in spells {
-                        self.spell_soon(now, account);
-                    }
-                }
-                self.belong(now);
-            }
-            PeerInput::Holders(holders) => self.placed(now, holders),
-            PeerInput::Former(slots) => self.former(slots),
-            PeerInput::Closed(closed) => {
-                self.of_all(now, |own, now| {
-                    own.shipping.closed(now, &closed);
-                });
-                self.closed = closed;
-            }
-            PeerInput::GiveUp(of) => self.shorten(now, &of),
-            PeerInput::Linked(peer, features) if self.config.peers.contains_key(&peer) => {
-                let round_trip = None;
-                self.links.insert(
-                    peer,
-                    Link {
-                        round_trip,
-                        features,
-                    },
-                );
-                self.drop_early(peer);
-                self.of_all(now, |own, now| own.linked(now, peer, None));
-                let all: Vec<_> = self.partitions.keys().map(|of| (*of, peer)).collect();
-                self.open_windows(now, all);
-            }
-            PeerInput::Unlinked(peer) => {
-                self.links.remove(&peer);
-                self.drop_early(peer);
-                self.of_all(now, |own, now| own.unlinked(now, peer));
-            }
-            PeerInput::Clock(clock) => self.stamps.set_clock(clock),
-            PeerInput::RoundTrip(peer, micros) => {
-                if let Some(link) = self.links.get_mut(&peer) {
-                    link.round_trip = Some(micros);
-                    self.of_all(now, |own, _| own.readers.round_trip(peer, micros));
-                }
-            }
-            PeerInput::Frame(peer, frame) if self.links.contains_key(&peer) => {
-                self.frame(now, peer, frame);
-            }
-            PeerInput::Linked(..) | PeerInput::Frame(..) => {}
-            PeerInput::Ready(partition, to) => {
-                if let Some(own) = self.running(partition)
-                    && let Some(frame) = own.transmit(now, to)
-                {
-                    self.windows.moved(now, &frame);
-                    self.out.extend(blobs::send(to.peer, frame));
-                }
-                self.ship(now, partition);
-            }
-            PeerInput::Open(partition) => self.open(partition),
-            PeerInput::Logs(ticket, logs) => {
-                if let Some(super::Load::Logs(partition)) = self.loads.remove(&ticket) {
-                    if let Some(Partition::Released(_)) = self.partitions.get(&partition) {
-                        return self.left_logs(partition, logs);
-                    }
-                    if let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) {
-                        opening.logs = Some(Some(logs.into_iter().collect()));
-                    }
-                    self.opened(now, partition);
-                }
-            }
-            PeerInput::Log(ticket, entries) => self.log_read(now, ticket, entries),
-            PeerInput::Snapshot(ticket, snapshot) => self.fixed(now, ticket, snapshot),
-            PeerInput::Rows(ticket, page) => self.paged(now, ticket, page),
-            PeerInput::Body(blob, looked) => self.body_came(now, blob, looked),
-            PeerInput::NoBody(blob) => self.nobody_has(now, &blob),
-            PeerInput::WantAgain(blob) => self.want_again(blob),
-            PeerInput::Missed(account, blob) => self.missed(account, blob),
-        }
-    }
-
-    pub(super) fn running(&mut self, partition: PartitionId) -> Option<&mut super::Own> {
-        match self.partitions.get_mut(&partition) {
-            Some(Partition::Running(own)) if !own.failed => Some(own),
-            _ => None,
-        }
-    }
-
-    fn of_all(&mut self, now: Now, tell: impl Fn(&mut super::Own, Now)) {
-        let open: Vec<PartitionId> = self.partitions.keys().copied().collect();
-        for partition in open {
-            if let Some(own) = self.running(partition) {
-                tell(own, now);
-            }
-            self.ship(now, partition);
-        }
-    }
-
     /// What came on a stream that is gone.
-    fn drop_early(&mut self, peer: Incarnation) {
-        for partition in self.partitions.values_mut() {
+    pub(super) fn drop_early(&mut self, peer: Incarnation) {
+        for (_, partition) in self.partitions.iter_mut() {
             if let Partition::Loading(opening) = partition {
                 opening.frames.retain(|(from, _)| *from != peer);
             }
-        }
-    }
-
-    fn frame(&mut self, now: Now, peer: Incarnation, frame: Frame) {
-        let Some(partition) = frame.partition().filter(|id| id.bucket().is_some()) else {
-            return;
-        };
-        let tells_of_all = |node| {
-            self.is_of_members(node) || node == self.config.origin && self.generation(partition) > 0
-        };
-        let is_of_nobody = match &frame {
-            Frame::VisibleVector(told) => !tells_of_all(told.member),
-            Frame::ReadersOf(told) => {
-                !self.is_of_members(told.member) || told.member == self.config.origin
-            }
-            _ => false,
-        };
-        if is_of_nobody {
-            return;
-        }
-        self.open(partition);
-        self.windows.moved(now, &frame);
-        match self.partitions.get_mut(&partition) {
-            Some(Partition::Loading(opening)) => keep_early(&mut opening.frames, peer, frame),
-            Some(Partition::Running(own)) if !own.failed => {
-                match frame {
-                    Frame::Leaving(ask) => self.asked_to_cover(peer, ask),
-                    Frame::Covered(answer) => self.covered(now, peer, answer),
-                    frame => own.received(now, peer, frame),
-                }
-                self.add_delivery_ack(partition);
-                self.confirm_on(partition);
-                self.ship(now, partition);
-            }
-            _ => {}
         }
     }
 
@@ -196,13 +44,10 @@ impl PartitionOwner {
         frames: Vec<(Incarnation, Frame)>,
         anew: bool,
     ) {
-        let links: Vec<_> = self
-            .links
-            .iter()
-            .map(|(peer, link)| (*peer, link.round_trip))
-            .collect();
-        let closed = self.closed.clone();
-        let Some(own) = self.running(partition) else {
+        let links = self.links.iter();
+        let links: Vec<_> = links.map(|(peer, link)| (peer, link.round_trip)).collect();
+        let closed = self.links.closed().clone();
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         own.shipping.closed(now, &closed);
@@ -215,7 +60,7 @@ impl PartitionOwner {
         }
         let windows = links.iter().map(|(peer, _)| (partition, *peer));
         self.open_windows(now, windows);
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         for (peer, frame) in frames {
@@ -245,31 +90,29 @@ impl PartitionOwner {
     /// Carries out what the partition's machine wants at once.
     pub(super) fn ship(&mut self, now: Now, partition: PartitionId) {
         loop {
-            let ticket = self.ticket();
+            let ticket = self.out.ticket();
             let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
                 return;
             };
             let Some(want) = own.shipping.poll() else {
                 break;
             };
-            self.out.push_back(match want {
+            self.out.push(match want {
                 Request::Read {
                     asked,
                     origin,
                     from,
                     bytes_max,
                 } => {
-                    let read = Read {
+                    let read = LogRead {
                         partition,
                         asked,
                         origin,
                         from,
                         bytes_max,
-                        failed: false,
                     };
-                    let output = read.output(ticket);
-                    self.reads.insert(ticket, read);
-                    output
+                    self.reads.log(&mut self.out, ticket, read);
+                    continue;
                 }
                 Request::Cut(origin, below) => {
                     own.log.cut(origin, below);
@@ -309,103 +152,42 @@ impl PartitionOwner {
         }
         self.report(now, partition);
         self.wake_for_reports(partition);
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         let waits = own.shipping.next_work().is_some();
         let before = own.deadline();
         let after = own.reckon(now);
         if before != after {
-            if let Some(before) = before {
-                self.timers.remove(&(before, partition));
-            }
-            self.timers.extend(after.map(|at| (at, partition)));
+            self.agenda.move_look(before, after, partition);
         }
         if waits {
-            self.stirred.insert(partition);
+            self.agenda.work(partition);
         }
         self.hear(now, partition);
     }
 
-    fn log_read(&mut self, now: Now, ticket: Ticket, entries: Vec<Entry>) {
-        let Some(read) = self.reads.remove(&ticket) else {
+    pub(super) fn log_read(&mut self, now: Now, ticket: Ticket, entries: Vec<Entry>) {
+        let Some(read) = self.reads.log_came(ticket) else {
             return;
         };
-        if let Some(own) = self.running(read.partition) {
+        if let Some(own) = self.partitions.running(read.partition) {
             own.shipping.read(now, read.asked, read.origin, entries);
         }
         self.ship(now, read.partition);
     }
 
-    pub(super) fn read_failed(&mut self, now: Now, ticket: Ticket, cause: &str) {
-        let Some(read) = self.reads.get_mut(&ticket) else {
-            return;
-        };
-        read.failed = true;
-        let partition = read.partition;
-        self.out.push_back(Output::Log(Note::Warning(format!(
-            "reading a log from the store failed: {cause}"
-        ))));
-        self.wait_with_work(now, partition);
-    }
-
-    /// Time has passed.
-    pub(super) fn peers_due(&mut self, now: Now) {
-        let later = self
-            .timers
-            .split_off(&(now.mono_micros + 1, PartitionId(0)));
-        for (_, partition) in std::mem::replace(&mut self.timers, later) {
-            self.left_on(now, partition);
-            self.opened(now, partition);
-            self.try_again(now, partition);
-            let Some(own) = self.running(partition) else {
-                continue;
-            };
-            if own.deadline().is_some_and(|at| at <= now.mono_micros) {
-                own.time(now);
-            }
-            self.confirm_on(partition);
-            self.leave_on(now, partition);
-            self.ship(now, partition);
-        }
-    }
-
     // --- Batches of other nodes ----------------------------------------------------------------------------------------
 
-    /// Whether the next batch of another node names the account.
-    pub(super) fn is_next(&self, partition: PartitionId, account: AccountId) -> bool {
-        let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
-            return false;
-        };
-        let next = own.shipping.next_work().and_then(Work::applies);
-        next.is_some_and(|batch| batch.sections.iter().any(|of| of.subject == account.0))
-    }
-
-    /// Hands to the store what waits for it, in every partition as far as it can be.
-    pub(super) fn work_on(&mut self, now: Now) {
-        for partition in std::mem::take(&mut self.stirred) {
-            while self.carry_on(now, partition) {}
-            if let Some(own) = self.running(partition)
-                && own.shipping.next_work().is_some()
-            {
-                self.stirred.insert(partition);
-            }
-        }
-    }
-
     /// Does the next piece of work, if it can be done now.
-    fn carry_on(&mut self, now: Now, partition: PartitionId) -> bool {
-        let Some(own) = self.running(partition) else {
-            return false;
-        };
+    pub(super) fn carry_on(&mut self, now: Now, partition: PartitionId) -> Option<Done> {
+        let own = self.partitions.running(partition)?;
         if own.retry_at.is_some() {
-            return false;
+            return None;
         }
-        let Some(work) = own.shipping.next_work() else {
-            return false;
-        };
+        let work = own.shipping.next_work()?;
         if matches!(work, Work::State(_)) {
-            return self.carry_on_state(partition);
+            return self.carry_on_state(partition).then_some(Done::State);
         }
         let mut sections = Vec::new();
         if let Some(batch) = work.applies() {
@@ -416,28 +198,23 @@ impl PartitionOwner {
                 .collect();
             sections = batch.indexed_sections().map(Section::decode).collect();
             if !self.all_here(&named) {
-                return false;
+                return None;
             }
         }
-        let Some(work) = self
-            .running(partition)
-            .and_then(|own| own.shipping.take_work())
-        else {
-            return false;
-        };
-        self.hand_over(now, partition, work, sections);
-        true
+        let own = self.partitions.running(partition)?;
+        let work = own.shipping.take_work()?;
+        self.hand_over(now, partition, work, sections)
     }
 
     /// Whether all of these accounts are in memory, or stalled; else they are being loaded.
     fn all_here(&mut self, accounts: &[AccountId]) -> bool {
         let mut all = true;
         for account in accounts {
-            if self.is_stalled(*account) {
+            if self.partitions.is_stalled(*account) {
                 continue;
             }
             let here = matches!(
-                self.entry(*account).phase,
+                self.accounts.used(*account).phase,
                 Phase::Running(_) | Phase::Unopened | Phase::Removed
             );
             if !here {
@@ -466,16 +243,16 @@ impl PartitionOwner {
         partition: PartitionId,
         work: Work,
         mut sections: Vec<Section>,
-    ) {
-        let (earlier, ticket) = (self.ticket(), self.ticket());
+    ) -> Option<Done> {
+        let (earlier, ticket) = (self.out.ticket(), self.out.ticket());
         let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
-            return;
+            return None;
         };
         let applies = work.applies().is_some();
         let (asked, batch, foreign) = match &work {
             Work::Store { asked, foreign, .. } => (*asked, &foreign.batch, Some(foreign)),
             Work::Apply { asked, batch } => (*asked, batch, None),
-            Work::State(_) => return,
+            Work::State(_) => return None,
         };
         let (mut mutations, mut late, mut woken) = (Vec::new(), Vec::new(), Vec::new());
         let mut sent = Vec::new();
@@ -571,7 +348,7 @@ impl PartitionOwner {
                 Ok(_) => {
                     // It is read again, without this, and takes it in as many commits as it needs. Who looks at it is told then.
                     entry.phase = Phase::Absent;
-                    entry.measured.forget(&mut self.memory);
+                    self.limits.forget(&mut entry.measured);
                     entry.newest = Some(ticket);
                     entry.wait_until = None;
                     mutations.extend(own.hold_for_now(account, batch, index));
@@ -594,31 +371,31 @@ impl PartitionOwner {
             rows.extend(own.names_no_more(account, unnamed.iter().copied()));
             missed.extend(unnamed);
             mutations.extend(rows);
-            sent.extend(put.into_iter().map(|(id, content)| (account, id, content)));
+            sent.extend(put.into_iter().map(|(message, content)| SentMessage {
+                account,
+                message,
+                content,
+            }));
             shown.push((account, take_visible(replica, account)));
-            let measured = entry
-                .measured
-                .again(replica, &mut self.memory, self.quotas.of(account));
+            let measured = self.limits.measure(&mut entry.measured, replica);
             self.out.extend(measured);
             entry.newest = Some(ticket);
             entry.wait_until = effects.wait_until;
-            self.waits
-                .extend(effects.wait_until.map(|at| (at, account)));
+            self.agenda.show_at(effects.wait_until, account);
             if !entry.watchers.is_empty() {
                 own.counters.push_back((ticket, account, replica.counter()));
             }
             late.push((account, effects.late, replica.hidden() > 0));
-            let notifier = Notifier {
-                sessions: &mut self.sessions,
-                out: &mut self.out,
-            };
-            notifier.changed(account, &mut entry.watchers, &effects, risen);
-            self.looked.extend(risen.map(|_| account));
+            self.sessions
+                .changed(&mut self.out, account, &mut entry.watchers, &effects, risen);
+            if risen.is_some() {
+                self.agenda.watched(account);
+            }
         }
         for (blob, accounts) in naming.0 {
-            self.lacked.insert((blob, partition));
+            self.bodies.miss(blob, partition);
             mutations.extend(own.lack(blob, &accounts, ticket));
-            self.out.push_back(Output::Peer(PeerOutput::Coming(blob)));
+            self.out.push(Output::Peer(PeerOutput::Coming(blob)));
         }
         // A great batch and the rows that it changed may be two commits: after a crash in between it is in the log, and not applied.
         let bytes: usize = mutations.iter().map(Mutation::bytes).sum();
@@ -626,8 +403,7 @@ impl PartitionOwner {
         if applies && foreign.is_some_and(|of| of.bytes.len() + bytes > BATCH_BYTES_MAX) {
             let commit = own.log.foreign(foreign.take(), false);
             own.gate.submitted(earlier);
-            self.commits.insert(earlier, partition);
-            self.out.push_back(Output::Commit(earlier, commit));
+            self.out.commit(earlier, partition, commit);
         }
         let mut commit = own.log.foreign(foreign, applies);
         commit.room = room;
@@ -640,8 +416,7 @@ impl PartitionOwner {
         }
         own.gate.submitted(ticket);
         own.shipping.committing(ticket, OnDurable::Done(asked));
-        self.commits.insert(ticket, partition);
-        self.out.push_back(Output::Commit(ticket, commit));
+        self.out.commit(ticket, partition, commit);
         for (account, rows) in shown {
             self.write_rows(account, Room::Ordinary, rows.into_iter().map(Some));
         }
@@ -659,34 +434,7 @@ impl PartitionOwner {
                 self.collect_soon(now, account);
             }
         }
-        for account in woken {
-            self.woken(now, account);
-        }
-        for (account, message, content) in sent {
-            self.sent_elsewhere(now, account, message, content);
-        }
-    }
-}
-
-impl Read {
-    pub(super) fn partition(&self) -> PartitionId {
-        self.partition
-    }
-
-    /// What is asked again, if it is of this partition and has failed.
-    pub(super) fn again(&mut self, partition: PartitionId, ticket: Ticket) -> Option<Output> {
-        let again = self.partition == partition && std::mem::take(&mut self.failed);
-        again.then(|| self.output(ticket))
-    }
-
-    fn output(&self, ticket: Ticket) -> Output {
-        Output::Peer(PeerOutput::ReadLog {
-            ticket,
-            partition: self.partition,
-            origin: self.origin,
-            from: self.from,
-            bytes_max: self.bytes_max,
-        })
+        Some(Done::Batch { woken, sent })
     }
 }
 
@@ -698,6 +446,19 @@ pub(super) fn of_slot(ops: Vec<Op>, slot: Option<u8>) -> Result<Vec<Op>, String>
         )),
         _ => Ok(ops),
     }
+}
+
+/// A piece of work that was done.
+pub(super) enum Done {
+    /// Of a state.
+    State,
+    /// A batch was stored, or applied.
+    Batch {
+        /// Accounts of which nothing was stored, and that are open now, or gone.
+        woken: Vec<AccountId>,
+        /// Copies of sent mail that it brought.
+        sent: Vec<SentMessage>,
+    },
 }
 
 /// The operations of a batch on one account.

@@ -63,19 +63,19 @@ impl PartitionOwner {
         let (partitions, links) = (&mut self.partitions, &self.links);
         let is_open = |(partition, peer): &Key| {
             let of = partitions.get(partition);
-            matches!(of, Some(Partition::Running(_))) && links.contains_key(peer)
+            matches!(of, Some(Partition::Running(_))) && links.has(*peer)
         };
         budget.retain(is_open);
-        for (partition, of) in partitions {
+        for (partition, of) in partitions.iter_mut() {
             let Partition::Running(own) = of else {
                 continue;
             };
-            for (peer, link) in links {
-                let used = own.shipping.take_used(*peer);
+            for (peer, link) in links.iter() {
+                let used = own.shipping.take_used(peer);
                 // What is on its way here is as much as comes while an acknowledgement and what it allows are on theirs.
                 let way = link.round_trip.unwrap_or(0);
                 let coming = used.came.saturating_mul(way) / elapsed;
-                budget.used((*partition, *peer), used.most.max(coming));
+                budget.used((*partition, peer), used.most.max(coming));
             }
         }
         *divide_at = (!budget.is_idle()).then_some(now.mono_micros + DIVIDE_MICROS);
@@ -85,7 +85,7 @@ impl PartitionOwner {
 
     fn set_windows(&mut self, now: Now, changed: Vec<(Key, u64)>) {
         for ((partition, peer), bytes) in changed {
-            if let Some(own) = self.running(partition) {
+            if let Some(own) = self.partitions.running(partition) {
                 own.shipping.set_window(peer, bytes);
             }
             self.ship(now, partition);

@@ -44,6 +44,13 @@ const PAIRED_MAX: usize = 1024;
 /// The mailbox for sent mail where none has that use.
 pub(super) const USUAL_NAME: &str = "Sent";
 
+/// A message that another node put into the mailbox for sent mail.
+pub(super) struct SentMessage {
+    pub(super) account: AccountId,
+    pub(super) message: MessageId,
+    pub(super) content: Vec<u8>,
+}
+
 /// A message that has come, and how far its twin was looked for.
 struct Search {
     account: AccountId,
@@ -63,7 +70,7 @@ struct Search {
 }
 
 /// One content row that is being read: of what may be a twin.
-pub(super) struct Twin {
+struct Twin {
     search: Search,
     other: MessageId,
     /// The key of its content row.
@@ -75,6 +82,8 @@ pub(super) struct Twin {
 pub(super) struct Searches {
     /// By the commit for which each waits.
     waiting: BTreeMap<Ticket, Vec<Twin>>,
+    /// By the ticket with which its content row is read.
+    read: BTreeMap<Ticket, Twin>,
     count: usize,
     known: RecentMessages,
     /// The latest clients' copies that have taken the place of one of ours.
@@ -113,10 +122,17 @@ impl RecentMessages {
     }
 }
 
+impl Searches {
+    /// A content row cannot be read: both copies stay.
+    pub(super) fn cannot_look(&mut self, ticket: Ticket) {
+        self.read.remove(&ticket);
+    }
+}
+
 impl PartitionOwner {
     /// Where copies of sent mail go: the mailbox of that use, else one of the usual name.
     pub(super) fn sent_mailbox(&self, account: AccountId) -> Option<MailboxName> {
-        let replica = self.replica(account).ok()?;
+        let replica = self.accounts.replica(account).ok()?;
         replica.with_use(SpecialUse::Sent).or_else(|| {
             let usual = MailboxName::new(USUAL_NAME).ok()?;
             replica.exists(&usual).then_some(usual)
@@ -126,7 +142,7 @@ impl PartitionOwner {
     /// Whether a mailbox is the one where copies of sent mail go.
     pub(super) fn is_for_sent(&self, account: AccountId, name: &MailboxName) -> bool {
         // Most are not, and that costs no look at the others.
-        let may_be = self.replica(account).is_ok_and(|replica| {
+        let may_be = self.accounts.replica(account).is_ok_and(|replica| {
             replica.use_of(name) == Some(SpecialUse::Sent) || name.as_str() == USUAL_NAME
         });
         may_be && self.sent_mailbox(account).as_ref() == Some(name)
@@ -143,7 +159,7 @@ impl PartitionOwner {
         ours: bool,
     ) {
         // It may wait for other nodes before it is shown.
-        let replica = self.replica(account).ok();
+        let replica = self.accounts.replica(account).ok();
         if let Some(message) = replica.and_then(|replica| replica.claimant(name, uid)) {
             self.sent_came(now, account, name, message, content, ours);
         }
@@ -151,13 +167,12 @@ impl PartitionOwner {
 
     /// The same of one that a client has put there at another node, perhaps before that had heard of the server's. Of the server's this is not asked:
     /// each node at which it is shown hears of the client's.
-    pub(super) fn sent_elsewhere(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        message: MessageId,
-        content: Vec<u8>,
-    ) {
+    pub(super) fn sent_elsewhere(&mut self, now: Now, put: SentMessage) {
+        let SentMessage {
+            account,
+            message,
+            content,
+        } = put;
         if let Some(name) = self.sent_mailbox(account) {
             self.sent_came(now, account, &name, message, &content.into(), false);
         }
@@ -206,7 +221,7 @@ impl PartitionOwner {
 
     /// What is to be looked at next.
     fn next_twin(&self, mut search: Search) -> Option<Twin> {
-        let replica = self.replica(search.account).ok()?;
+        let replica = self.accounts.replica(search.account).ok()?;
         while search.left > 0 && search.older_left > 0 {
             let other = replica.last_before(&search.name, search.below)?;
             search.below = other.row.uid;
@@ -246,11 +261,15 @@ impl PartitionOwner {
         let from = keys::content_key(twin.search.account, twin.origin).to_vec();
         let to = [&from[..], &[0]].concat();
         let partition = keys::partition_of(twin.search.account);
-        self.request(Load::Twin(Box::new(twin)), partition, from, to);
+        let ticket = (self.reads).rows(&mut self.out, Load::Twin, partition, (from, to));
+        self.searches.read.insert(ticket, twin);
     }
 
     /// The content row of what may be a twin.
-    pub(super) fn twin_loaded(&mut self, now: Now, twin: Twin, page: &[(Vec<u8>, Bytes)]) {
+    pub(super) fn twin_loaded(&mut self, now: Now, ticket: Ticket, page: &[(Vec<u8>, Bytes)]) {
+        let Some(twin) = self.searches.read.remove(&ticket) else {
+            return;
+        };
         let search = &twin.search;
         let key = keys::content_key(search.account, twin.origin);
         let row = page.iter().find(|(found, _)| *found == key);
@@ -285,7 +304,7 @@ impl PartitionOwner {
         if self.searches.paired.contains(&pair) {
             return false;
         }
-        let Ok(replica) = self.replica(search.account) else {
+        let Ok(replica) = self.accounts.replica(search.account) else {
             return false;
         };
         // It may be gone by now, or somebody wants it where it has been put.

@@ -6,7 +6,7 @@
 //! Invariants:
 //! - No state is given or taken over while the rows of an account stand for less than the position says: while one is stalled, or still to be joined.
 //! - What is held of a state that is of no use goes page by page, each when the one before is durable; a row says so until the last is gone.
-//! - What comes holds the bodies that it names, here or not: from the commit that takes it over on others may rely on that (see [`super::delivery_acks`]).
+//! - What comes holds the bodies that it names, here or not: from the commit that takes it over on others may rely on that (see [`super::deliveries`]).
 //! - In memory there is one page.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,11 +14,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use whimbrel_crdt::{Hash, Incarnation, PartitionId};
 use whimbrel_replication::partition::Ticket as Asked;
-use whimbrel_storage::{Commit, Mutation, Room, StoreError};
+use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{
-    Load, Own, Partition, PartitionOwner, Phase, joining, keys,
+    Own, Partition, PartitionOwner, Phase, joining, keys,
     rows::{drop_coming, held_by_coming},
+    store_reads::{self, Fix},
 };
 use crate::{
     log,
@@ -45,10 +46,11 @@ pub(super) enum Paging {
     Join(joining::Paging),
 }
 
-/// Rows that are being read.
-pub(super) struct Pages {
+/// What is read of a state that is given.
+pub(super) struct PageOfState {
     pub(super) partition: PartitionId,
-    pub(super) of: Paging,
+    pub(super) asked: Asked,
+    pub(super) after: Vec<u8>,
 }
 
 /// What a partition holds of states of other nodes.
@@ -100,6 +102,11 @@ impl States {
             .is_none_or(joining::Joining::is_durable)
     }
 
+    /// Rows that are of no use could not be read: they are read again.
+    pub(super) fn sweep_again(&mut self) {
+        self.sweeping = None;
+    }
+
     /// The one that is coming.
     pub(super) fn taking(&self) -> Option<&SnapshotProgress> {
         self.taking.as_ref()
@@ -134,24 +141,22 @@ impl PartitionOwner {
 
     /// The rows are to be fixed. While an account stands for less than the position they are not: whoever asked asks again, or another.
     pub(super) fn fix(&mut self, now: Now, partition: PartitionId, asked: Asked) {
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         if !own.may_give() {
             own.shipping.fixed(now, asked, None);
             return;
         }
-        let ticket = self.ticket();
-        self.snapshots.insert(ticket, (partition, asked));
-        let output = PeerOutput::Snapshot { ticket, partition };
-        self.out.push_back(Output::Peer(output));
+        self.reads.fix(&mut self.out, Fix { partition, asked });
     }
 
-    pub(super) fn fixed(&mut self, now: Now, ticket: Ticket, snapshot: Option<Snapshot>) {
-        let Some((partition, asked)) = self.snapshots.remove(&ticket) else {
+    /// They were, or could not be. `fix`: what was asked, if it is still known.
+    pub(super) fn fixed(&mut self, now: Now, fix: Option<Fix>, snapshot: Option<Snapshot>) {
+        let Some(Fix { partition, asked }) = fix else {
             return self.release_state(snapshot);
         };
-        match self.running(partition) {
+        match self.partitions.running(partition) {
             Some(own) if own.may_give() => {
                 own.states.given.extend(snapshot.iter().map(|of| of.state));
                 let given = u64::from(snapshot.is_some());
@@ -164,7 +169,6 @@ impl PartitionOwner {
             }
             None => self.release_state(snapshot),
         }
-        self.ship(now, partition);
     }
 
     fn release_state(&mut self, snapshot: Option<Snapshot>) {
@@ -197,76 +201,35 @@ impl PartitionOwner {
         partition: PartitionId,
         of: Paging,
         state: Option<u64>,
-        (from, to): (Vec<u8>, Vec<u8>),
+        range: (Vec<u8>, Vec<u8>),
         bytes_max: usize,
     ) -> Ticket {
-        let ticket = self.ticket();
-        self.pages.insert(ticket, Pages { partition, of });
-        self.out.push_back(Output::Peer(PeerOutput::ReadRows {
-            ticket,
+        let page = store_reads::Page { partition, of };
+        self.reads
+            .page(&mut self.out, page, state, range, bytes_max)
+    }
+
+    /// Rows of a state were read, for a peer.
+    pub(super) fn given(&mut self, now: Now, asked: PageOfState, page: Page) {
+        let PageOfState {
             partition,
-            state,
-            from,
-            to,
-            bytes_max,
-        }));
-        ticket
-    }
-
-    pub(super) fn paged(&mut self, now: Now, ticket: Ticket, page: Page) {
-        let Some(Pages { partition, of }) = self.pages.remove(&ticket) else {
-            return;
-        };
-        match of {
-            Paging::Give { asked, after } => {
-                let last = page.rows.last().map_or(after, |(key, _)| key.clone());
-                let rows = page.rows.iter().filter(|(key, _)| keys::is_of_state(key));
-                let rows = encode_rows(rows.map(|(key, value)| (&key[..], &value[..])));
-                let end = page.end;
-                if let Some(own) = self.running(partition) {
-                    own.shipping.rows(now, asked, Rows { rows, last, end });
-                }
-            }
-            Paging::Leave => self.left_page(now, partition, page),
-            Paging::Sweep { state } => self.sweep_page(partition, state, page),
-            Paging::Join(of) => self.join_page(now, partition, ticket, of, page),
+            asked,
+            after,
+        } = asked;
+        let last = page.rows.last().map_or(after, |(key, _)| key.clone());
+        let rows = page.rows.iter().filter(|(key, _)| keys::is_of_state(key));
+        let rows = encode_rows(rows.map(|(key, value)| (&key[..], &value[..])));
+        let end = page.end;
+        if let Some(own) = self.partitions.running(partition) {
+            own.shipping.rows(now, asked, Rows { rows, last, end });
         }
-        self.ship(now, partition);
-    }
-
-    /// Reading has failed: it is tried again after a while, or the peer asks again.
-    pub(super) fn page_failed(&mut self, now: Now, ticket: Ticket, cause: &StoreError) -> bool {
-        let Some(Pages { partition, of }) = self.pages.remove(&ticket) else {
-            return false;
-        };
-        match of {
-            Paging::Give { asked, .. } => {
-                if let Some(own) = self.running(partition) {
-                    own.shipping.rows_lost(now, asked);
-                }
-                self.ship(now, partition);
-                return true;
-            }
-            Paging::Leave => {
-                self.left_failed(now, partition);
-                return true;
-            }
-            Paging::Sweep { .. } => {
-                if let Some(own) = self.running(partition) {
-                    own.states.sweeping = None;
-                }
-            }
-            Paging::Join(of) => self.join_page_failed(partition, &of, cause),
-        }
-        self.wait_with_work(now, partition);
-        true
     }
 
     // --- Taking --------------------------------------------------------------------------------------------------------
 
     /// Does the next piece of work, which is of a state, if it can be done now.
     pub(super) fn carry_on_state(&mut self, partition: PartitionId) -> bool {
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return false;
         };
         let next = own.shipping.next_work();
@@ -283,7 +246,7 @@ impl PartitionOwner {
 
     /// A state is here and waits for an account that cannot go on: whoever looks after the node is told once.
     fn tell_of_waiting_state(&mut self, partition: PartitionId) {
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         if own.stalled.is_empty() || std::mem::replace(&mut own.states.told, true) {
@@ -293,12 +256,12 @@ impl PartitionOwner {
             "a state of partition {} is here, and waits until no account of it is stalled",
             partition.0
         );
-        self.out.push_back(Output::Log(Note::Warning(text)));
+        self.out.push(Output::Log(Note::Warning(text)));
     }
 
     fn work_on_state(&mut self, partition: PartitionId, work: StateWork) {
-        let ticket = self.ticket();
-        let Some(own) = self.running(partition) else {
+        let ticket = self.out.ticket();
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         let mut then = None;
@@ -332,7 +295,7 @@ impl PartitionOwner {
                         partition.0,
                         decoded.err().unwrap_or_default()
                     );
-                    return self.out.push_back(Output::Log(Note::Warning(text)));
+                    return self.out.push(Output::Log(Note::Warning(text)));
                 };
                 let mut commit = own.log.commit_of_others();
                 for (key, value) in rows {
@@ -368,13 +331,12 @@ impl PartitionOwner {
                 self.adopt(partition, ticket, &held, &jumps)
             }
         };
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         own.gate.submitted(ticket);
         own.shipping.committing(ticket, then);
-        self.commits.insert(ticket, partition);
-        self.out.push_back(Output::Commit(ticket, commit));
+        self.out.commit(ticket, partition, commit);
     }
 
     /// The one small commit: position, clock and logs are those of both. Accounts are read again when it is durable, and joined.
@@ -408,13 +370,10 @@ impl PartitionOwner {
         own.lacks_anew();
         self.counted.snapshots_received += 1;
         // What is being read of them is of before.
-        self.loads.retain(|_, load| match load {
-            Load::Rows(account) | Load::Held(account) => keys::partition_of(*account) != partition,
-            _ => true,
-        });
-        for entry in self.accounts.values_mut() {
-            if entry.partition == partition && !matches!(entry.phase, Phase::Purging) {
-                entry.measured.forget(&mut self.memory);
+        self.reads.forget_accounts(partition);
+        for (_, entry) in self.accounts.of_mut(partition) {
+            if !matches!(entry.phase, Phase::Purging) {
+                self.limits.forget(&mut entry.measured);
                 entry.wait_until = None;
                 entry.phase = Phase::Absent;
             }
@@ -422,9 +381,9 @@ impl PartitionOwner {
         commit
     }
 
-    /// A commit is durable: what waited for it can go on.
-    pub(super) fn state_committed(&mut self, now: Now, partition: PartitionId, ticket: Ticket) {
-        let Some(own) = self.running(partition) else {
+    /// A commit is durable: what is of no use goes on going.
+    pub(super) fn swept_to(&mut self, partition: PartitionId, ticket: Ticket) {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         for after in own.states.sweeps.values_mut() {
@@ -433,14 +392,13 @@ impl PartitionOwner {
             }
         }
         self.sweep_on(partition);
-        self.join_committed(now, partition, ticket);
     }
 
     /// Logs are too long. What is cut for it goes now: perhaps nothing else is written for long.
     pub(super) fn shorten(&mut self, now: Now, logs: &GivenUp) {
         let partitions: BTreeSet<PartitionId> = logs.keys().map(|(of, _)| *of).collect();
         for partition in partitions {
-            let Some(own) = self.running(partition) else {
+            let Some(own) = self.partitions.running(partition) else {
                 continue;
             };
             for ((_, origin), number) in logs.iter().filter(|((of, _), _)| *of == partition) {
@@ -453,7 +411,7 @@ impl PartitionOwner {
     /// An import was forgotten that may come again. A node that heard of both, and of the removal between them, would keep it dead: should this one
     /// be made a cluster, the others are given a state (docs/decisions/0042).
     pub(super) fn is_forgotten(&mut self, now: Now, partition: PartitionId) {
-        if let Some(own) = self.running(partition) {
+        if let Some(own) = self.partitions.running(partition) {
             let upto = own.shipping.stable().clone();
             own.shipping.forgotten(now, &upto);
             self.cut_now(now, partition);
@@ -463,8 +421,12 @@ impl PartitionOwner {
     /// What the machine has cut of logs does not wait for the next commit.
     fn cut_now(&mut self, now: Now, partition: PartitionId) {
         self.ship(now, partition);
-        let ticket = self.ticket();
-        if let Some(own) = self.running(partition).filter(|own| own.log.cuts()) {
+        let ticket = self.out.ticket();
+        if let Some(own) = self
+            .partitions
+            .running(partition)
+            .filter(|own| own.log.cuts())
+        {
             let mut commit = own.log.commit();
             commit.room = Room::Frees;
             self.hand_out_for(partition, ticket, commit);
@@ -475,7 +437,7 @@ impl PartitionOwner {
 
     /// Removes the next page of what is held in vain, if there is any.
     pub(super) fn sweep_on(&mut self, partition: PartitionId) {
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         let states = &mut own.states;
@@ -491,9 +453,9 @@ impl PartitionOwner {
         self.page(partition, Paging::Sweep { state }, None, range, PAGE_BYTES);
     }
 
-    fn sweep_page(&mut self, partition: PartitionId, state: u64, page: Page) {
-        let ticket = self.ticket();
-        let Some(own) = self.running(partition) else {
+    pub(super) fn sweep_page(&mut self, partition: PartitionId, state: u64, page: Page) {
+        let ticket = self.out.ticket();
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         own.states.sweeping = None;

@@ -62,7 +62,7 @@ impl PartitionOwner {
         let mut len = uids.len().min(self.config.messages_per_call_max.max(1));
         loop {
             let at = self.at(now, account);
-            let replica = self.replica(account)?;
+            let replica = self.accounts.replica(account)?;
             let planned = plan(replica, &at, &uids[..len]).map_err(failure)?;
             // Many keywords: fewer messages at a time. One always fits.
             if len > 1 && !fits(replica, &planned) {

@@ -175,14 +175,6 @@ impl Own {
 }
 
 impl PartitionOwner {
-    /// Whether the account was found to be stalled since the start.
-    pub(super) fn is_stalled(&self, account: AccountId) -> bool {
-        match self.partitions.get(&keys::partition_of(account)) {
-            Some(Partition::Running(own)) => own.stalled.get(&account).is_some_and(|of| of.tried),
-            _ => false,
-        }
-    }
-
     /// The account cannot go on: it is not served, and a person has to know. Its deliveries stay in the queue.
     pub(super) fn stall(&mut self, account: AccountId, cause: &str) {
         if let Some(Partition::Running(own)) = self.partitions.get_mut(&keys::partition_of(account))
@@ -190,7 +182,7 @@ impl PartitionOwner {
             own.stalled.entry(account).or_default().tried = true;
         }
         self.is_not_looked_at(account);
-        self.out.push_back(Output::Log(Note::Warning(format!(
+        self.out.push(Output::Log(Note::Warning(format!(
             "account {account} is stalled until the next start: {cause}"
         ))));
         self.drop_account(account, Failure::Temporary);
@@ -198,7 +190,7 @@ impl PartitionOwner {
 
     /// A commit is durable: accounts whose part of it is held until then are read again, and take it.
     pub(super) fn resume_on(&mut self, partition: PartitionId) {
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         if own.stalled.values().any(|of| !of.tried) {
@@ -213,8 +205,8 @@ impl PartitionOwner {
         };
         entry.phase = Phase::Resuming(Box::new(replica));
         let partition = entry.partition;
-        let (from, to) = keys::held_range(account);
-        self.request(Load::Held(account), partition, from, to);
+        let (load, range) = (Load::Held(account), keys::held_range(account));
+        self.reads.rows(&mut self.out, load, partition, range);
     }
 
     pub(super) fn held_page(
@@ -341,7 +333,7 @@ impl PartitionOwner {
             key: log::stalled_key(account),
         };
         if !was.is_cut {
-            self.out.push_back(Output::Log(Note::Warning(format!(
+            self.out.push(Output::Log(Note::Warning(format!(
                 "account {account} goes on: all that was held for it is applied"
             ))));
         }

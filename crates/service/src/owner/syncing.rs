@@ -14,7 +14,7 @@ use whimbrel_crdt::{PartitionId, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName, Replica, RestoreRecovery};
 use whimbrel_storage::Room;
 
-use super::{Account, Own, Partition, PartitionOwner, Phase, joining::Joining, keys};
+use super::{Account, Own, PartitionOwner, Phase, joining::Joining, keys};
 use crate::{
     api::Failure,
     log,
@@ -55,13 +55,10 @@ impl Own {
 }
 
 impl PartitionOwner {
-    pub(super) fn is_syncing(&self, partition: PartitionId) -> bool {
-        matches!(self.partitions.get(&partition), Some(Partition::Running(own)) if own.is_syncing())
-    }
-
     pub(super) fn partitions_syncing(&self) -> u64 {
-        let all = self.partitions.keys();
-        all.filter(|partition| self.is_syncing(**partition)).count() as u64
+        let all = self.partitions.ids().into_iter();
+        all.filter(|partition| self.partitions.is_syncing(*partition))
+            .count() as u64
     }
 
     /// Refuses what would make an operation or tell a client something. What is not asked again waits.
@@ -74,19 +71,19 @@ impl PartitionOwner {
                     .holds(self.config.origin, keys::partition_of(account)) => {}
             Input::LeastUidValidity(..) => {
                 let waiting_max = self.config.waiting_calls_max;
-                let waiting = &mut self.entry(account).waiting;
+                let waiting = &mut self.accounts.used(account).waiting;
                 if waiting.len() < waiting_max {
                     waiting.push_back(input);
                 }
             }
-            Input::Deliver { ticket, .. } => self.out.push_back(Output::NotHere(ticket)),
+            Input::Deliver { ticket, .. } => self.out.push(Output::NotHere(ticket)),
             input => self.refuse(input, Failure::Temporary),
         }
     }
 
     /// All operations that were missing_blobs are here, and durable.
     pub(super) fn grown(&mut self, partition: PartitionId) {
-        if let Some(own) = self.running(partition) {
+        if let Some(own) = self.partitions.running(partition) {
             own.age = SyncState::Joining;
             // Those that cannot be joined are waited for by nobody.
             let joining = own.states.joining.as_ref();
@@ -98,7 +95,7 @@ impl PartitionOwner {
 
     /// Of what came as a state nothing is to be joined any more: it is known which bodies are missing_blobs.
     pub(super) fn all_joined(&mut self, partition: PartitionId) {
-        if let Some(own) = self.running(partition)
+        if let Some(own) = self.partitions.running(partition)
             && own.age == SyncState::Joining
         {
             own.age = SyncState::Fetching(own.missing_blobs.keys().copied().collect());
@@ -108,7 +105,7 @@ impl PartitionOwner {
 
     /// A body is here, or no linked node has it, or nothing names it.
     pub(super) fn not_awaited(&mut self, partition: PartitionId, blob: &BlobName) {
-        if let Some(own) = self.running(partition)
+        if let Some(own) = self.partitions.running(partition)
             && let SyncState::Fetching(bodies) = &mut own.age
             && bodies.remove(blob)
         {
@@ -123,11 +120,11 @@ impl PartitionOwner {
         blobs: impl IntoIterator<Item = BlobName>,
     ) {
         for blob in blobs {
-            let own = self.running(partition);
+            let own = self.partitions.running(partition);
             if let Some(own) = own.filter(|own| !own.missing_blobs.contains_key(&blob)) {
                 // As for who asks from now on: what named it is gone, here as there, when this is durable.
                 own.confirming.here(&blob, own.newest());
-                self.lacked.remove(&(blob, partition));
+                self.bodies.miss_no_more(blob, partition);
                 self.not_awaited(partition, &blob);
             }
         }
@@ -135,8 +132,8 @@ impl PartitionOwner {
 
     /// No linked node has this body: nothing waits for it, and who is new need not have it.
     pub(super) fn nobody_has(&mut self, now: Now, blob: &BlobName) {
-        for partition in self.lacked_in(blob) {
-            let own = self.running(partition);
+        for partition in self.bodies.missing_in(blob) {
+            let own = self.partitions.running(partition);
             let accounts = own.and_then(|own| own.missing_blobs.get(blob)?.accounts.clone());
             for account in accounts.into_iter().flatten() {
                 let entry = self.accounts.get(&account);
@@ -155,8 +152,8 @@ impl PartitionOwner {
 
     /// When nothing is missing_blobs that is kept.
     fn all_fetched(&mut self, partition: PartitionId) {
-        let ticket = self.ticket();
-        let Some(own) = self.running(partition) else {
+        let ticket = self.out.ticket();
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         if !matches!(&own.age, SyncState::Fetching(bodies) if bodies.is_empty() || broken("syncing-without-bodies"))
@@ -173,31 +170,34 @@ impl PartitionOwner {
         self.hand_out_for(partition, ticket, commit);
     }
 
-    /// A commit is durable.
-    pub(super) fn grown_durable(&mut self, now: Now, partition: PartitionId, ticket: Ticket) {
-        let Some(own) = self.running(partition) else {
-            return;
+    /// A commit is durable; whether the partition has grown by it.
+    pub(super) fn grown_durable(
+        &mut self,
+        now: Now,
+        partition: PartitionId,
+        ticket: Ticket,
+    ) -> bool {
+        let own = self.partitions.running(partition);
+        let Some(own) = own else {
+            return false;
         };
         if !matches!(own.age, SyncState::Growing(after) if after <= ticket) {
-            return;
+            return false;
         }
         own.age = SyncState::Grown;
         self.claim_what_is_known(now, partition);
-        self.take_up(now, partition);
+        true
     }
 
     /// The first operations that this node makes. Accounts that are in memory begin in a new epoch where its own of before are lost, and what is late
     /// in them is claimed again. Others do when they are loaded, or opened.
     fn claim_what_is_known(&mut self, now: Now, partition: PartitionId) {
         let lost = self
+            .partitions
             .running(partition)
             .is_some_and(|own| own.log.own_lost());
-        let known = |entry: &Account| {
-            entry.partition == partition && matches!(entry.phase, Phase::Running(_))
-        };
-        let all = self.accounts.iter().filter(|(_, entry)| known(entry));
-        let all: Vec<AccountId> = all.map(|(account, _)| *account).collect();
-        for account in all {
+        let known = |entry: &Account| matches!(entry.phase, Phase::Running(_));
+        for account in self.accounts.find(partition, known) {
             if lost {
                 self.epoch_if_due(now, account, 0);
             }
@@ -209,21 +209,5 @@ impl PartitionOwner {
             self.is_looked_at(now, account);
         }
         self.load_deferred_loads(partition);
-    }
-
-    /// Does with what waits for accounts of a partition what can be done with it now.
-    pub(super) fn take_up(&mut self, now: Now, partition: PartitionId) {
-        let waits = |entry: &Account| entry.partition == partition && !entry.waiting.is_empty();
-        let all = self.accounts.iter().filter(|(_, entry)| waits(entry));
-        let all: Vec<AccountId> = all.map(|(account, _)| *account).collect();
-        for account in all {
-            let waiting = self
-                .accounts
-                .get_mut(&account)
-                .map(|of| std::mem::take(&mut of.waiting));
-            for input in waiting.into_iter().flatten() {
-                self.handle_again(now, input);
-            }
-        }
     }
 }

@@ -7,7 +7,7 @@
 use whimbrel_crdt::PartitionId;
 use whimbrel_mailbox::{AccountId, BlobName};
 
-use super::{Own, Partition, PartitionOwner, Phase, joining::Joining};
+use super::{Account, Own, Partition, PartitionOwner, Phase, joining::Joining};
 use crate::{
     machine::{Now, Output},
     peers::{PeerOutput, READ_AGAIN_MICROS},
@@ -26,47 +26,43 @@ impl PartitionOwner {
     /// Reading from the store has failed: the partition waits before it asks again.
     pub(super) fn wait_with_work(&mut self, now: Now, partition: PartitionId) {
         let at = now.mono_micros + READ_AGAIN_MICROS;
-        if let Some(own) = self.running(partition) {
+        if let Some(own) = self.partitions.running(partition) {
             own.retry_at = Some(at);
-            self.timers.insert((at, partition));
+            self.agenda.look_at(at, partition);
         }
     }
 
     /// Goes on with what has waited, if it is time.
     pub(super) fn try_again(&mut self, now: Now, partition: PartitionId) {
         let is_due = |own: &mut Own| own.retry_at.is_some_and(|at| at <= now.mono_micros);
-        if !self.running(partition).is_some_and(is_due) {
+        if !self.partitions.running(partition).is_some_and(is_due) {
             return;
         }
-        let writes = |entry: &super::Account| {
-            let absent = entry.partition == partition && matches!(entry.phase, Phase::Absent);
-            absent && self.under_way(entry).is_some()
+        let writes = |entry: &Account| {
+            matches!(entry.phase, Phase::Absent) && entry.under_way(&self.out).is_some()
         };
-        if self.accounts.values().any(writes) {
+        if !self.accounts.find(partition, writes).is_empty() {
             // What was written to it would not be read yet.
             return self.wait_with_work(now, partition);
         }
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         own.retry_at = None;
         if std::mem::take(&mut own.looks_late) {
             self.want_all(partition);
         }
-        self.stirred.insert(partition);
-        self.joins.insert(partition);
+        self.agenda.work(partition);
+        self.agenda.join(partition);
         self.sweep_on(partition);
         self.load_wanted(partition);
         self.load_deferred_loads(partition);
-        for (ticket, read) in &mut self.reads {
-            let again = read.again(partition, *ticket);
-            self.out.extend(again);
-        }
+        self.reads.log_again(&mut self.out, partition);
     }
 
     /// Bodies that are not here are looked for.
     pub(super) fn want_all(&mut self, partition: PartitionId) {
-        let Some(own) = self.running(partition) else {
+        let Some(own) = self.partitions.running(partition) else {
             return;
         };
         let missing_blobs: Vec<BlobName> = own.missing_blobs.keys().copied().collect();
@@ -77,11 +73,8 @@ impl PartitionOwner {
     /// Accounts that are not in memory are read if anybody wants them, but while the partition is left alone only those for which a client waits;
     /// others are forgotten.
     pub(super) fn load_wanted(&mut self, partition: PartitionId) {
-        let absent = self.accounts.iter().filter(|(_, entry)| {
-            entry.partition == partition && matches!(entry.phase, Phase::Absent)
-        });
-        let absent: Vec<AccountId> = absent.map(|(account, _)| *account).collect();
-        for account in absent {
+        let absent = |entry: &Account| matches!(entry.phase, Phase::Absent);
+        for account in self.accounts.find(partition, absent) {
             let (Some(entry), Some(Partition::Running(own))) =
                 (self.accounts.get(&account), self.partitions.get(&partition))
             else {
@@ -101,6 +94,6 @@ impl PartitionOwner {
                 self.accounts.remove(&account);
             }
         }
-        self.stirred.insert(partition);
+        self.agenda.work(partition);
     }
 }
