@@ -6,8 +6,8 @@ use whimbrel_crdt::PartitionId;
 use whimbrel_mailbox::{AccountId, Replica, RowKey};
 
 use super::{
-    failover::TakeoverRoom, joining::Coming, keys::partition_of, outbox::Outbox, quota::Measured,
-    reading::WaitingAnswer,
+    failover::TakeoverRoom, held_answers::WaitingAnswer, joining::Coming, keys::partition_of,
+    outbox::Outbox, quota::Measured,
 };
 use crate::{
     api::{Failure, SessionId},
@@ -138,6 +138,14 @@ impl Accounts {
     pub(super) fn replica_mut(&mut self, account: AccountId) -> Option<&mut Replica> {
         match &mut self.all.get_mut(&account)?.phase {
             Phase::Running(replica) => Some(replica),
+            _ => None,
+        }
+    }
+
+    /// What came of the account, if it is being joined with that.
+    pub(super) fn coming(&mut self, account: AccountId) -> Option<&mut Coming> {
+        match &mut self.all.get_mut(&account)?.phase {
+            Phase::Joining(coming) => Some(coming),
             _ => None,
         }
     }

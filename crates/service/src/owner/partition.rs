@@ -7,8 +7,8 @@ use whimbrel_mailbox::{AccountId, BlobName};
 use whimbrel_replication::{announced::Announced, partition::Membership, readers::Readers};
 
 use super::{
-    collect, confirming, failover, keys::partition_of, leaving, missing_blobs, opening, released,
-    snapshot, stalled_accounts, syncing,
+    collect, confirming, failover, joining, keys::partition_of, leaving, missing_blobs, opening,
+    released, snapshot, stalled_accounts, syncing,
 };
 use crate::{
     gate::Gate,
@@ -120,6 +120,19 @@ impl Partitions {
             Some(Partition::Running(own)) if !own.failed => Some(own),
             _ => None,
         }
+    }
+
+    /// What this node has left of the partition.
+    pub(super) fn released(&mut self, partition: PartitionId) -> Option<&mut released::Released> {
+        match self.all.get_mut(&partition) {
+            Some(Partition::Released(left)) => Some(left),
+            _ => None,
+        }
+    }
+
+    /// The state that accounts of the partition are joined with.
+    pub(super) fn joining(&mut self, partition: PartitionId) -> Option<&mut joining::Joining> {
+        self.running(partition)?.states.joining.as_mut()
     }
 
     /// The partition, if it is open.

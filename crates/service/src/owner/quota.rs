@@ -9,7 +9,7 @@ use whimbrel_directory::OwnQuota;
 use whimbrel_mailbox::{AccountId, MAILBOXES_MAX, Replica};
 
 use super::{
-    Config, PartitionOwner, Phase,
+    Config, Mail, Phase,
     memory::{LoadedAccounts, Memory},
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 
 const NO_MEMORY: &str = "The server has no memory for a larger account, try again later";
 
-impl PartitionOwner {
+impl Mail {
     pub(super) fn usage(&self, account: AccountId) -> Result<Usage, Failure> {
         Ok(usage(
             self.accounts.replica(account)?,

@@ -5,7 +5,7 @@
 
 use whimbrel_crdt::{Incarnation, PartitionId};
 
-use super::{Partition, PartitionOwner};
+use super::{Mail, Partition, replication};
 use crate::{
     machine::Now,
     peers::{
@@ -46,21 +46,26 @@ impl Windows {
     }
 }
 
-impl PartitionOwner {
+impl Windows {
     /// There are streams for these.
-    pub(super) fn open_windows(&mut self, now: Now, keys: impl IntoIterator<Item = Key>) {
-        let changed = self.windows.budget.open(keys);
-        self.set_windows(now, changed);
+    pub(super) fn open_windows(
+        &mut self,
+        mail: &mut Mail,
+        now: Now,
+        keys: impl IntoIterator<Item = Key>,
+    ) {
+        let changed = self.budget.open(keys);
+        self.set_windows(mail, now, changed);
     }
 
-    pub(super) fn divide_windows(&mut self, now: Now) {
-        let Windows { budget, divide_at } = &mut self.windows;
+    pub(super) fn divide_windows(&mut self, mail: &mut Mail, now: Now) {
+        let Windows { budget, divide_at } = self;
         let Some(at) = divide_at.filter(|at| *at <= now.mono_micros) else {
             return;
         };
         // Since the last division, or since something moved.
         let elapsed = now.mono_micros - at + DIVIDE_MICROS;
-        let (partitions, links) = (&mut self.partitions, &self.links);
+        let (partitions, links) = (&mut mail.partitions, &mail.links);
         let is_open = |(partition, peer): &Key| {
             let of = partitions.get(partition);
             matches!(of, Some(Partition::Running(_))) && links.has(*peer)
@@ -80,15 +85,15 @@ impl PartitionOwner {
         }
         *divide_at = (!budget.is_idle()).then_some(now.mono_micros + DIVIDE_MICROS);
         let changed = budget.divide();
-        self.set_windows(now, changed);
+        self.set_windows(mail, now, changed);
     }
 
-    fn set_windows(&mut self, now: Now, changed: Vec<(Key, u64)>) {
+    fn set_windows(&mut self, mail: &mut Mail, now: Now, changed: Vec<(Key, u64)>) {
         for ((partition, peer), bytes) in changed {
-            if let Some(own) = self.partitions.running(partition) {
+            if let Some(own) = mail.partitions.running(partition) {
                 own.shipping.set_window(peer, bytes);
             }
-            self.ship(now, partition);
+            replication::ship(mail, now, partition);
         }
     }
 }

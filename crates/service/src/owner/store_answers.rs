@@ -7,9 +7,12 @@ use whimbrel_mailbox::AccountId;
 use whimbrel_storage::StoreError;
 
 use super::{
-    Load, Partition, PartitionOwner, Phase, keys,
-    snapshot::{PageOfState, Paging},
+    Load, Partition, PartitionOwner, Phase, building, confirming, deferred_loads, joining, keys,
+    leaving, missing_blobs, released, replication,
+    snapshot::{self, PageOfState, Paging},
+    stalled_accounts,
     store_reads::{self, Failed, Fix},
+    syncing,
 };
 use crate::{
     machine::{Note, Now, Output, Ticket},
@@ -24,13 +27,14 @@ impl PartitionOwner {
         page: Vec<(Vec<u8>, Bytes)>,
         done: bool,
     ) {
-        match self.reads.loaded(ticket, done) {
+        match self.mail.reads.loaded(ticket, done) {
             None => {}
             Some(Load::Position(partition)) => {
-                if let Some(Partition::Released(_)) = self.partitions.get(&partition) {
-                    return self.left_rows(partition, page, done);
+                if let Some(Partition::Released(_)) = self.mail.partitions.get(&partition) {
+                    return released::left_rows(&mut self.mail, partition, page, done);
                 }
-                if let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) {
+                if let Some(Partition::Loading(opening)) = self.mail.partitions.get_mut(&partition)
+                {
                     opening.rows.extend(page);
                     opening.read = done;
                 }
@@ -39,75 +43,81 @@ impl PartitionOwner {
             // Answered otherwise.
             Some(Load::Logs(_)) => {}
             Some(Load::Rows(account)) => {
-                self.rows_loaded(now, account, page, done);
+                building::rows_loaded(&mut self.mail, now, account, page, done);
                 self.again(now);
             }
             Some(Load::Held(account)) => {
-                self.held_page(now, account, page, done);
+                stalled_accounts::held_page(&mut self.mail, now, account, page, done);
                 self.again(now);
             }
-            Some(Load::Purge(account)) => self.purge_page(account, page, done),
+            Some(Load::Purge(account)) => {
+                self.collection
+                    .purge_page(&mut self.mail, account, page, done)
+            }
             Some(Load::Twin) => {
-                self.reads.end(ticket);
-                self.twin_loaded(now, ticket, &page);
+                self.mail.reads.end(ticket);
+                self.calls
+                    .sent
+                    .twin_loaded(&mut self.mail, now, ticket, &page);
             }
         }
     }
 
     pub(super) fn load_failed(&mut self, now: Now, ticket: Ticket, cause: &StoreError) {
-        let load = match self.reads.failed(ticket) {
+        let load = match self.mail.reads.failed(ticket) {
             None => return,
             Some(Failed::Load(load)) => load,
             Some(Failed::Fix(fix)) => return self.snapshot_fixed(now, Some(fix), None),
             Some(Failed::Page(page)) => {
                 self.page_failed(now, page, cause);
                 let text = format!("reading from the store failed: {cause}");
-                return self.out.warn(text);
+                return self.mail.out.warn(text);
             }
             Some(Failed::Log(partition)) => {
-                self.out
+                self.mail
+                    .out
                     .warn(format!("reading a log from the store failed: {cause}"));
-                return self.wait_with_work(now, partition);
+                return self.mail.wait_with_work(now, partition);
             }
         };
         let accounts: Vec<AccountId> = match load {
             // Nothing else of its partition waits for that.
             Load::Rows(account) | Load::Held(account) if !cause.is_temporary() => {
-                return self.broken(account, &cause.to_string());
+                return self.mail.broken(account, &cause.to_string());
             }
             Load::Rows(account) | Load::Held(account) | Load::Purge(account) => {
-                self.wait_with_work(now, keys::partition_of(account));
+                self.mail.wait_with_work(now, keys::partition_of(account));
                 vec![account]
             }
             // Both copies stay.
             Load::Twin => {
-                self.searches.cannot_look(ticket);
+                self.calls.sent.cannot_look(ticket);
                 Vec::new()
             }
             Load::Position(partition) | Load::Logs(partition)
                 if matches!(
-                    self.partitions.get(&partition),
+                    self.mail.partitions.get(&partition),
                     Some(Partition::Released(_))
                 ) =>
             {
-                self.left_failed(now, partition);
+                released::left_failed(&mut self.mail, now, partition);
                 Vec::new()
             }
             Load::Position(partition) | Load::Logs(partition) => {
-                self.forget(partition);
+                self.mail.forget(partition);
                 // Not at once again: new streams take their time, and open it.
                 let unlink = |(peer, _)| Output::Peer(PeerOutput::Unlink(peer));
-                self.out.extend(self.links.iter().map(unlink));
-                self.accounts.find(partition, |_| true)
+                self.mail.out.extend(self.mail.links.iter().map(unlink));
+                self.mail.accounts.find(partition, |_| true)
             }
         };
-        self.out.push(Output::Log(Note::Warning(format!(
+        self.mail.out.push(Output::Log(Note::Warning(format!(
             "reading from the store failed: {cause}"
         ))));
         for account in accounts {
-            match self.accounts.get(&account).map(|entry| &entry.phase) {
-                Some(Phase::Purging) => self.purge_later(now, account),
-                _ => self.unload(account),
+            match self.mail.accounts.get(&account).map(|entry| &entry.phase) {
+                Some(Phase::Purging) => self.mail.purge_later(now, account),
+                _ => self.mail.unload(account),
             }
         }
     }
@@ -120,14 +130,14 @@ impl PartitionOwner {
         snapshot: Option<Snapshot>,
     ) {
         let partition = fix.as_ref().map(|fix| fix.partition);
-        self.fixed(now, fix, snapshot);
+        snapshot::fixed(&mut self.mail, now, fix, snapshot);
         if let Some(partition) = partition {
-            self.ship(now, partition);
+            replication::ship(&mut self.mail, now, partition);
         }
     }
 
     pub(super) fn paged(&mut self, now: Now, ticket: Ticket, page: Page) {
-        let Some(asked) = self.reads.page_came(ticket) else {
+        let Some(asked) = self.mail.reads.page_came(ticket) else {
             return;
         };
         let partition = asked.partition;
@@ -138,16 +148,16 @@ impl PartitionOwner {
                     asked,
                     after,
                 };
-                self.given(now, asked, page);
+                snapshot::given(&mut self.mail, now, asked, page);
             }
-            Paging::Leave => self.left_page(now, partition, page),
-            Paging::Sweep { state } => self.sweep_page(partition, state, page),
+            Paging::Leave => released::left_page(&mut self.mail, now, partition, page),
+            Paging::Sweep { state } => snapshot::sweep_page(&mut self.mail, partition, state, page),
             Paging::Join(of) => {
-                self.join_page(now, partition, ticket, of, page);
+                joining::join_page(&mut self.mail, now, partition, ticket, of, page);
                 self.again(now);
             }
         }
-        self.ship(now, partition);
+        replication::ship(&mut self.mail, now, partition);
     }
 
     /// Reading has failed: it is tried again after a while, or the peer asks again.
@@ -155,80 +165,80 @@ impl PartitionOwner {
         let partition = page.partition;
         match page.of {
             Paging::Give { asked, .. } => {
-                if let Some(own) = self.partitions.running(partition) {
+                if let Some(own) = self.mail.partitions.running(partition) {
                     own.shipping.rows_lost(now, asked);
                 }
-                return self.ship(now, partition);
+                return replication::ship(&mut self.mail, now, partition);
             }
-            Paging::Leave => return self.left_failed(now, partition),
+            Paging::Leave => return released::left_failed(&mut self.mail, now, partition),
             Paging::Sweep { .. } => {
-                if let Some(own) = self.partitions.running(partition) {
+                if let Some(own) = self.mail.partitions.running(partition) {
                     own.states.sweep_again();
                 }
             }
-            Paging::Join(of) => self.join_page_failed(partition, &of, cause),
+            Paging::Join(of) => joining::join_page_failed(&mut self.mail, partition, &of, cause),
         }
-        self.wait_with_work(now, partition);
+        self.mail.wait_with_work(now, partition);
     }
 
     pub(super) fn committed(&mut self, now: Now, ticket: Ticket, done: bool) {
-        let Some(partition) = self.out.committed(ticket) else {
+        let Some(partition) = self.mail.out.committed(ticket) else {
             return;
         };
-        self.left_committed(now, partition, ticket, done);
-        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
+        released::left_committed(&mut self.mail, now, partition, ticket, done);
+        let Some(Partition::Running(own)) = self.mail.partitions.get_mut(&partition) else {
             return;
         };
         let mut told = false;
         if done {
-            own.gate.committed(ticket, &mut self.out);
+            own.gate.committed(ticket, &mut self.mail.out);
             if own.gate.is_idle() {
                 own.claiming.clear();
             }
             if !own.failed {
                 told = own.confirming.durable(ticket);
                 own.shipping.committed(now, ticket);
-                own.counted(self.config.origin, ticket);
+                own.counted(self.mail.config.origin, ticket);
                 own.report_durable(ticket);
             }
         } else {
             own.failed = true;
             own.first_failed.get_or_insert(ticket);
             own.late.append(&mut own.claiming);
-            own.gate.failed(ticket, &mut self.out);
+            own.gate.failed(ticket, &mut self.mail.out);
         }
         let reset = own.failed && own.gate.is_idle();
         if done {
-            self.held(now, partition, ticket);
+            missing_blobs::held(&mut self.mail, now, partition, ticket);
         }
-        self.search_twins(ticket, done);
-        self.purge_after(ticket, done);
+        self.calls.sent.search_twins(&mut self.mail, ticket, done);
+        self.collection.purge_after(&mut self.mail, ticket, done);
         if !done && !broken("unannounced-is-known") {
-            self.sessions.unannounced(partition, ticket);
+            self.mail.sessions.unannounced(partition, ticket);
         }
         if done && !reset {
-            self.swept_to(partition, ticket);
-            for (account, copied) in self.join_committed(partition, ticket) {
-                self.copy_on(now, account, copied);
+            snapshot::swept_to(&mut self.mail, partition, ticket);
+            for (account, copied) in joining::join_committed(&mut self.mail, partition, ticket) {
+                joining::copy_on(&mut self.mail, now, account, copied);
                 self.again(now);
             }
-            self.join_on(partition);
-            if self.grown_durable(now, partition, ticket) {
+            joining::join_on(&mut self.mail, partition);
+            if syncing::grown_durable(&mut self.mail, now, partition, ticket) {
                 self.take_up(now, partition);
             }
         }
         if told {
-            self.confirm_on(partition);
+            confirming::confirm_on(&mut self.mail, partition);
         }
         if done && !reset {
-            self.acknowledge(partition);
-            self.resume_on(partition);
+            self.mail.acknowledge(partition);
+            deferred_loads::resume_on(&mut self.mail, partition);
         }
         if reset {
-            self.reset(now, partition);
+            self.mail.reset(now, partition);
         } else {
-            self.ship(now, partition);
-            self.leave_on(now, partition);
+            replication::ship(&mut self.mail, now, partition);
+            leaving::leave_on(&mut self.mail, now, partition);
         }
     }
 }

@@ -1,30 +1,20 @@
 //! How an owner writes: operations become a batch and a commit, answers wait for it, and what fails is forgotten.
 
 use whimbrel_crdt::{Dot, PartitionId, Section, mutants::broken};
-use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Replica, Step};
+use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Step};
 use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{
-    Partition, PartitionOwner, Phase, keys,
-    rows::{free_room, named_blob, push_row, take_state},
+    Mail, Partition, Phase, keys,
+    rows::{free_room, named_blob, push_row, take_state, take_visible},
     split_commits::{BATCH_BYTES_MAX, ROWS_PER_COMMIT_MAX},
 };
 use crate::{
-    api::Failure,
     machine::{Note, Now, Output, Ticket},
-    peers::{OnDurable, PeerOutput, READ_AGAIN_MICROS},
+    peers::OnDurable,
 };
 
-/// Rows that may be written after the batch: what another node's RENAME, or time, shows at once may be more than one commit has room for.
-pub(super) fn take_visible(replica: &mut Replica, account: AccountId) -> Vec<Mutation> {
-    let mut rows = Vec::new();
-    for (row, value) in replica.take_dirty_visible() {
-        push_row(&mut rows, account, &row, value);
-    }
-    rows
-}
-
-impl PartitionOwner {
+impl Mail {
     /// [`PartitionOwner::write_for`] somebody who waits.
     pub(super) fn write(
         &mut self,
@@ -215,7 +205,7 @@ impl PartitionOwner {
         self.hand_out_rows(account, room, rows);
     }
 
-    fn hand_out_rows(&mut self, account: AccountId, room: Room, rows: Vec<Mutation>) {
+    pub(super) fn hand_out_rows(&mut self, account: AccountId, room: Room, rows: Vec<Mutation>) {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
@@ -295,56 +285,40 @@ impl PartitionOwner {
         }
     }
 
-    /// Forgets a partition: what was asked for it is of no use.
-    pub(super) fn forget(&mut self, partition: PartitionId) {
-        if let Some(Partition::Running(own)) = self.partitions.remove(&partition) {
-            let given = own.states.given.into_iter().map(PeerOutput::Release);
-            self.out.extend(given.map(Output::Peer));
+    /// UIDVALIDITY rises when UIDs may run out within this call, or because the directory asks for it (docs/design.md#rule-7).
+    pub(super) fn epoch_if_due(&mut self, now: Now, account: AccountId, least: u32) {
+        let at = self.at(now, account);
+        let Ok(replica) = self.accounts.replica(account) else {
+            return;
+        };
+        let known = replica.uidvalidity();
+        let lost = match self.partitions.get(&keys::partition_of(account)) {
+            Some(Partition::Running(own)) => own.log.least_found(known),
+            _ => None,
+        };
+        let least = lost.unwrap_or(0).max(least);
+        if replica.needs_epoch(&at) || known < least {
+            let plan = replica.plan_epoch(&at, least);
+            self.write(now, account, plan.ops, &[]);
         }
-        self.bodies.forget(partition);
-        self.agenda.forget(partition);
-        self.deliveries.forget(partition);
-        self.reads.forget(partition);
     }
 
-    /// After a failed commit: forgets the partition and its accounts; whoever comes next has them read again. Sessions keep watching.
-    pub(super) fn reset(&mut self, now: Now, partition: PartitionId) {
-        let (late, failed) = match self.partitions.get_mut(&partition) {
-            Some(Partition::Running(own)) => (std::mem::take(&mut own.late), own.first_failed),
-            _ => Default::default(),
+    pub(super) fn at(&self, now: Now, account: AccountId) -> At {
+        let (next, last) = match self.partitions.get(&keys::partition_of(account)) {
+            Some(Partition::Running(own)) => {
+                let log = &own.log;
+                (Dot::new(log.origin(), log.next()), log.hlc().last())
+            }
+            _ => (Dot::new(self.config.origin, 1), 0),
         };
-        if self.config.peers.is_empty() {
-            self.forget(partition);
-        } else {
-            self.open_anew(partition);
-        }
-        for account in self.accounts.find(partition, |_| true) {
-            let Some(entry) = self.accounts.get_mut(&account) else {
-                continue;
-            };
-            self.limits.forget(&mut entry.measured);
-            entry.newest = None;
-            entry.wait_until = None;
-            let failed = failed.unwrap_or_default();
-            for held in entry.held.extract_if(.., |held| !held.outlives(failed)) {
-                self.out.push(held.refused(Failure::Storage));
-            }
-            if !entry.held.is_empty() {
-                self.agenda.answer(account);
-            }
-            let purging = matches!(entry.phase, Phase::Purging);
-            entry.phase = Phase::Absent;
-            if purging {
-                self.purge_later(now, account);
-            } else if !entry.waiting.is_empty() || !entry.held.is_empty() {
-                self.load(account);
-            } else if entry.watchers.is_empty() {
-                self.accounts.remove(&account);
-            }
-        }
-        if let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) {
-            opening.wait_until = Some(now.mono_micros + READ_AGAIN_MICROS);
-            opening.late = late;
+        let wall_micros = self.stamps.stamp(now).wall_micros;
+        At {
+            // Not less than what others have written, where this node does not know the time.
+            now_micros: match self.stamps.is_right(now) {
+                true => wall_micros,
+                false => wall_micros.max(last),
+            },
+            next,
         }
     }
 }
