@@ -31,7 +31,7 @@ impl Gate {
     }
 
     /// Lets out an answer that saw everything submitted so far, now or when it is durable.
-    pub fn reply(&mut self, answer: Output, out: &mut VecDeque<Output>) {
+    pub fn reply(&mut self, answer: Output, out: &mut impl Extend<Output>) {
         self.reply_after(self.newest(), answer, out);
     }
 
@@ -40,7 +40,7 @@ impl Gate {
         &mut self,
         newest: Option<Ticket>,
         answer: Output,
-        out: &mut VecDeque<Output>,
+        out: &mut impl Extend<Output>,
     ) {
         let under_way = |newest: &Ticket| {
             let oldest = self.pending.front();
@@ -51,12 +51,12 @@ impl Gate {
                 self.count += 1;
                 self.held.insert((newest, self.count), answer);
             }
-            None => out.push_back(answer),
+            None => out.extend([answer]),
         }
     }
 
     /// A commit is durable, and with it all before it.
-    pub fn committed(&mut self, ticket: Ticket, out: &mut VecDeque<Output>) {
+    pub fn committed(&mut self, ticket: Ticket, out: &mut impl Extend<Output>) {
         while self.pending.front().is_some_and(|first| *first <= ticket) {
             self.pending.pop_front();
         }
@@ -65,7 +65,7 @@ impl Gate {
     }
 
     /// A commit left nothing behind; answers that saw it turn into a temporary failure.
-    pub fn failed(&mut self, ticket: Ticket, out: &mut VecDeque<Output>) {
+    pub fn failed(&mut self, ticket: Ticket, out: &mut impl Extend<Output>) {
         self.pending.retain(|pending| *pending != ticket);
         out.extend(
             self.held

@@ -3,94 +3,89 @@
 use bytes::Bytes;
 use whimbrel_mailbox::{AccountId, LoadError, Replica};
 
-use super::{Partition, PartitionOwner, Phase, keys};
+use super::{Mail, Partition, Phase, joining, keys, loading};
 use crate::{
     api::Failure,
     machine::{Building, Now, Output, Ticket},
 };
 
-impl PartitionOwner {
-    pub(super) fn rows_loaded(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        page: Vec<(Vec<u8>, Bytes)>,
-        done: bool,
-    ) {
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return;
-        };
-        let Phase::Loading { rows, building } = &mut entry.phase else {
-            return;
-        };
-        for (key, value) in page {
-            match keys::row_of_key(&key) {
-                Ok(row) => rows.push((row, value.to_vec())),
-                Err(error) => return self.broken(account, &error.to_string()),
-            }
+pub(super) fn rows_loaded(
+    mail: &mut Mail,
+    now: Now,
+    account: AccountId,
+    page: Vec<(Vec<u8>, Bytes)>,
+    done: bool,
+) {
+    let Some(entry) = mail.accounts.get_mut(&account) else {
+        return;
+    };
+    let Phase::Loading { rows, building } = &mut entry.phase else {
+        return;
+    };
+    for (key, value) in page {
+        match keys::row_of_key(&key) {
+            Ok(row) => rows.push((row, value.to_vec())),
+            Err(error) => return mail.broken(account, &error.to_string()),
         }
-        if !done {
-            return;
-        }
-        let rows = std::mem::take(rows);
-        let Some(Partition::Running(own)) = self.partitions.get(&entry.partition) else {
-            return;
-        };
-        if rows.is_empty() {
-            if let Err(replica) = self.join_loaded(account, None) {
-                self.loaded(now, account, replica);
-            }
-            return;
-        }
-        self.next_ticket += 1;
-        let ticket = Ticket(self.next_ticket);
-        *building = Some(ticket);
-        let work = Building {
-            account,
-            slot: self.config.slot,
-            rows,
-            applied: own.log.applied().clone(),
-        };
-        self.out.push_back(Output::Build(ticket, work));
     }
+    if !done {
+        return;
+    }
+    let rows = std::mem::take(rows);
+    let Some(Partition::Running(own)) = mail.partitions.get(&entry.partition) else {
+        return;
+    };
+    if rows.is_empty() {
+        if let Err(replica) = joining::join_loaded(mail, account, None) {
+            loading::loaded(mail, now, account, replica);
+        }
+        return;
+    }
+    let ticket = mail.out.ticket();
+    *building = Some(ticket);
+    let work = Building {
+        account,
+        slot: mail.config.slot,
+        rows,
+        applied: own.log.applied().clone(),
+    };
+    mail.out.push(Output::Build(ticket, work));
+}
 
-    /// What was read is an account. One that was dropped meanwhile is not taken.
-    pub(super) fn built(
-        &mut self,
-        now: Now,
-        ticket: Ticket,
-        built: Result<Box<Replica>, (AccountId, LoadError)>,
-    ) {
-        let account = match &built {
-            Ok(replica) => replica.account(),
-            Err((account, _)) => *account,
-        };
-        let entry = self.accounts.get(&account);
-        let is_awaited = entry.is_some_and(|entry| {
-            matches!(entry.phase, Phase::Loading { building: Some(of), .. } if of == ticket)
-        });
-        match built {
-            Ok(replica) if is_awaited => {
-                if let Err(replica) = self.join_loaded(account, Some(replica)) {
-                    self.loaded(now, account, replica);
-                }
+/// What was read is an account. One that was dropped meanwhile is not taken.
+pub(super) fn built(
+    mail: &mut Mail,
+    now: Now,
+    ticket: Ticket,
+    built: Result<Box<Replica>, (AccountId, LoadError)>,
+) {
+    let account = match &built {
+        Ok(replica) => replica.account(),
+        Err((account, _)) => *account,
+    };
+    let entry = mail.accounts.get(&account);
+    let is_awaited = entry.is_some_and(
+        |entry| matches!(entry.phase, Phase::Loading { building: Some(of), .. } if of == ticket),
+    );
+    match built {
+        Ok(replica) if is_awaited => {
+            if let Err(replica) = joining::join_loaded(mail, account, Some(replica)) {
+                loading::loaded(mail, now, account, replica);
             }
-            Ok(replica) => self.out.push_back(Output::Discard(replica)),
-            Err((_, error)) if is_awaited => self.broken(account, &error.to_string()),
-            Err(_) => {}
         }
+        Ok(replica) => mail.out.push(Output::Discard(replica)),
+        Err((_, error)) if is_awaited => mail.broken(account, &error.to_string()),
+        Err(_) => {}
     }
+}
 
-    /// An account of which nothing was stored is open now, or is gone: what waited for it is taken up.
-    pub(super) fn woken(&mut self, now: Now, account: AccountId) {
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return;
-        };
-        if !matches!(entry.phase, Phase::Running(_)) {
-            return self.drop_account(account, Failure::NoSuchAccount);
-        }
-        for input in std::mem::take(&mut entry.waiting) {
-            self.handle_again(now, input);
-        }
+/// An account of which nothing was stored is open now, or is gone: what waited for it is taken up.
+pub(super) fn woken(mail: &mut Mail, account: AccountId) {
+    let Some(entry) = mail.accounts.get_mut(&account) else {
+        return;
+    };
+    if !matches!(entry.phase, Phase::Running(_)) {
+        return mail.drop_account(account, Failure::NoSuchAccount);
     }
+    mail.agenda.handle_again(std::mem::take(&mut entry.waiting));
 }

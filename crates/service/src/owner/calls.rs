@@ -1,105 +1,96 @@
 //! What each call does to an account in memory.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use whimbrel_crdt::Dot;
-use whimbrel_mailbox::{
-    AccountId, At, Flag, Flags, MailboxName, NewMessage, Op, PlanError, Replica, StoreMode,
-    VisibleMessage,
-};
+use whimbrel_mailbox::{AccountId, At, Flags, MailboxName, Op, Replica, StoreMode};
 
 use super::{
-    Partition, PartitionOwner, Phase,
-    failover::Names,
-    keys,
+    Mail,
+    answers::{failure, new_message, row, rows, since, status},
+    confirming,
+    failover::{self, Names},
+    held_answers, imports, looking,
+    sent_copies::{self, SentCopies},
     split_commits::{fits, fits_append},
 };
 use crate::{
     api::{
-        Entry, Failure, FlagChange, MESSAGES_PER_CALL_MAX, MailboxCall, NewMail, ROWS_PER_CALL_MAX,
-        Replaced, Reply, Row, STATUSES_PER_CALL_MAX, Since, Status,
+        Call, Failure, FlagChange, MESSAGES_PER_CALL_MAX, MailboxCall, NewMail, ROWS_PER_CALL_MAX,
+        Replaced, Reply, STATUSES_PER_CALL_MAX,
     },
-    machine::{Input, Note, Now, Output, RequiredCopies, Ticket},
+    machine::{Input, MinUidValidity, Now, Output, RequestId},
 };
 
 /// How many messages one [`MailboxCall::Flagged`] looks at, where no list says which have the flags: some tenths of a millisecond, in which
 /// other calls wait.
 const FLAGGED_LOOKS_MAX: usize = 16 * 1024;
 
-pub(super) fn new_message(new: NewMail) -> NewMessage {
-    NewMessage {
-        flags: new.flags,
-        blob: new.blob,
-        size: new.size,
-        open_end: new.open_end,
-        date: new.date,
-        content: new.content.into(),
-    }
+/// Calls of sessions.
+#[derive(Default)]
+pub(super) struct Calls {
+    /// Second copies of sent mail that are looked for.
+    pub(super) sent: SentCopies,
 }
 
-impl PartitionOwner {
-    /// UIDVALIDITY may have risen while a session's command was under way: its UIDs mean other messages then, or none.
-    pub(super) fn is_of(
-        &self,
-        account: AccountId,
-        uid_validity: Option<u32>,
-    ) -> Result<(), Failure> {
-        match uid_validity {
-            Some(told) if self.replica(account)?.uidvalidity() != told => Err(Failure::Gone),
-            _ => Ok(()),
-        }
-    }
-
+impl Calls {
     pub(super) fn carry_out(
         &mut self,
+        mail: &mut Mail,
         now: Now,
         account: AccountId,
         call: MailboxCall,
     ) -> Result<Reply, Failure> {
         match call {
             MailboxCall::List { top, after, uses } => {
-                self.list(account, top.as_ref(), after.as_ref(), uses)
+                looking::list(mail, account, top.as_ref(), after.as_ref(), uses)
             }
-            MailboxCall::Usage => Ok(Reply::Usage(self.usage(account)?)),
+            MailboxCall::Usage => Ok(Reply::Usage(mail.usage(account)?)),
             MailboxCall::Status { name } => {
-                self.write(now, account, Vec::new(), &[&name]);
-                Ok(Reply::Status(status(self.replica(account)?, &name)?))
+                mail.write(now, account, Vec::new(), &[&name]);
+                Ok(Reply::Status(status(
+                    mail.accounts.replica(account)?,
+                    &name,
+                )?))
             }
             MailboxCall::Statuses { mut names } => {
                 names.truncate(STATUSES_PER_CALL_MAX);
                 // All that is told of them is on disk by one commit.
-                self.write(now, account, Vec::new(), &names.iter().collect::<Vec<_>>());
-                let replica = self.replica(account)?;
+                mail.write(now, account, Vec::new(), &names.iter().collect::<Vec<_>>());
+                let replica = mail.accounts.replica(account)?;
                 let all = names.iter().map(|name| status(replica, name));
                 Ok(Reply::Statuses(all.collect()))
             }
-            MailboxCall::Select { session, name, .. } => self.select(now, account, session, name),
+            MailboxCall::Select { session, name, .. } => {
+                looking::select(mail, now, account, session, name)
+            }
             MailboxCall::Unselect { session } => {
-                self.hangup(session);
+                mail.hangup(session);
                 Ok(Reply::Done)
             }
             MailboxCall::Changes {
                 session,
                 since,
                 expunges,
-            } => self.changes(now, account, session, since, expunges),
-            MailboxCall::Known { session } => self.known(account, session),
+            } => looking::changes(mail, now, account, session, since, expunges),
+            MailboxCall::Known { session } => looking::known(mail, account, session),
             MailboxCall::Since {
                 name,
                 modseq,
                 vanished,
             } => {
-                self.selected_exists(account, &name)?;
-                let replica = self.replica(account)?;
+                selected_exists(mail, account, &name)?;
+                let replica = mail.accounts.replica(account)?;
                 Ok(Reply::Since(since(replica, &name, modseq, vanished)))
             }
-            MailboxCall::Believed { modseqs } => {
-                Ok(Reply::Believed(self.believed(now, account, modseqs)?))
-            }
+            MailboxCall::Believed { modseqs } => Ok(Reply::Believed(failover::believed(
+                mail, now, account, modseqs,
+            )?)),
             MailboxCall::Rows { name, uids } => {
                 let uids = &uids[..uids.len().min(ROWS_PER_CALL_MAX)];
-                Ok(Reply::Rows(rows(self.replica(account)?, &name, uids)))
+                Ok(Reply::Rows(rows(
+                    mail.accounts.replica(account)?,
+                    &name,
+                    uids,
+                )))
             }
             MailboxCall::Flagged {
                 name,
@@ -109,7 +100,7 @@ impl PartitionOwner {
                 unset,
             } => {
                 let (rows_max, looks_max) = (ROWS_PER_CALL_MAX, FLAGGED_LOOKS_MAX);
-                let replica = self.replica(account)?;
+                let replica = mail.accounts.replica(account)?;
                 let found = replica.flagged(&name, from..=to, &set, &unset, rows_max, looks_max);
                 Ok(Reply::Flagged {
                     rows: found.shown.into_iter().map(row).collect(),
@@ -121,15 +112,17 @@ impl PartitionOwner {
                 messages,
                 replaces,
                 ..
-            } => self.append(now, account, &name, messages, replaces),
-            MailboxCall::Import { name, messages } => self.import(now, account, &name, messages),
+            } => self.append(mail, now, account, &name, messages, replaces),
+            MailboxCall::Import { name, messages } => {
+                imports::import(mail, now, account, &name, messages)
+            }
             MailboxCall::Copy {
                 name,
                 uids,
                 to,
                 remove,
                 ..
-            } => self.copy(now, account, &name, &uids, &to, remove),
+            } => copy(mail, now, account, &name, &uids, &to, remove),
             MailboxCall::Store {
                 name,
                 uids,
@@ -137,26 +130,36 @@ impl PartitionOwner {
                 flags,
                 unchanged_since,
                 ..
-            } => self.store(now, account, &name, &uids, change, &flags, unchanged_since),
+            } => store(
+                mail,
+                now,
+                account,
+                &name,
+                &uids,
+                change,
+                &flags,
+                unchanged_since,
+            ),
             MailboxCall::Expunge {
                 name, uids, up_to, ..
-            } => self.expunge(now, account, &name, uids, up_to),
-            MailboxCall::Remove { name, uids } => self.remove(now, account, &name, &uids),
+            } => expunge(mail, now, account, &name, uids, up_to),
+            MailboxCall::Remove { name, uids } => remove(mail, now, account, &name, &uids),
             MailboxCall::Create { name, special_use } => {
-                let at = self.at(now, account);
-                let plan = self
+                let at = mail.at(now, account);
+                let plan = mail
+                    .accounts
                     .replica(account)?
                     .plan_create(&at, &name, special_use)
                     .map_err(failure)?;
                 let id = plan.outcome.id;
-                self.takes_mailboxes(account, plan.ops.len())?;
-                self.write(now, account, plan.ops, &[]);
+                mail.takes_mailboxes(account, plan.ops.len())?;
+                mail.write(now, account, plan.ops, &[]);
                 Ok(Reply::Created(id))
             }
-            MailboxCall::Delete { name } => self.delete(now, account, &name),
+            MailboxCall::Delete { name } => delete(mail, now, account, &name),
             MailboxCall::Rename { from, to, rest } => match rest {
-                None => self.rename(now, account, &from, &to),
-                Some(up_to) => self.rename_inbox(now, account, &to, up_to),
+                None => rename(mail, now, account, &from, &to),
+                Some(up_to) => rename_inbox(mail, now, account, &to, up_to),
             },
             MailboxCall::Named {
                 name,
@@ -166,25 +169,25 @@ impl PartitionOwner {
                 modseq,
             } => {
                 let mut elsewhere = false;
-                if self.replica(account)?.uidvalidity() == uid_validity {
+                if mail.accounts.replica(account)?.uidvalidity() == uid_validity {
                     let names = Names {
                         name: &name,
                         numbers: &numbers,
                         told,
                         modseq,
                     };
-                    elsewhere = self.named(now, account, &names)?;
+                    elsewhere = failover::named(mail, now, account, &names)?;
                 }
                 Ok(Reply::Named { elsewhere })
             }
             MailboxCall::Subscribe { name, subscribed } => {
-                let replica = self.replica(account)?;
+                let replica = mail.accounts.replica(account)?;
                 let ops = if subscribed {
                     replica.plan_subscribe(&name).map_err(failure)?.ops
                 } else {
                     replica.plan_unsubscribe(&name).ops
                 };
-                self.write(now, account, ops, &[]);
+                mail.write(now, account, ops, &[]);
                 Ok(Reply::Done)
             }
         }
@@ -193,6 +196,7 @@ impl PartitionOwner {
     /// APPEND and REPLACE: one batch, whatever the number of messages.
     fn append(
         &mut self,
+        mail: &mut Mail,
         now: Now,
         account: AccountId,
         name: &MailboxName,
@@ -200,11 +204,13 @@ impl PartitionOwner {
         replaces: Option<Replaced>,
     ) -> Result<Reply, Failure> {
         if messages.iter().any(|new| !new.flags.keywords().is_empty()) {
-            self.forget_keywords(account);
+            if let Some(replica) = mail.accounts.replica_mut(account) {
+                replica.forget_keywords();
+            }
         }
-        let at = self.at(now, account);
-        let replica = self.replica(account)?;
-        let contents: Vec<Bytes> = if self.is_for_sent(account, name) {
+        let at = mail.at(now, account);
+        let replica = mail.accounts.replica(account)?;
+        let contents: Vec<Bytes> = if sent_copies::is_for_sent(mail, account, name) {
             messages.iter().map(|new| new.content.clone()).collect()
         } else {
             Vec::new()
@@ -214,7 +220,7 @@ impl PartitionOwner {
             let Replaced { name, uid } = replaced;
             Some(u64::from(replica.row(name, *uid)?.size))
         });
-        self.takes(
+        mail.takes(
             account,
             messages.len() - usize::from(replaced.is_some()),
             bytes.saturating_sub(replaced.unwrap_or(0)),
@@ -231,482 +237,362 @@ impl PartitionOwner {
             plan.ops.extend(expunge.ops);
         }
         fits_append(replica, &plan)?;
-        self.write(now, account, plan.ops, &[name]);
+        mail.write(now, account, plan.ops, &[name]);
         let uids = plan.outcome;
         for (uid, content) in uids.iter().zip(&contents) {
-            self.sent_arrived(now, account, name, *uid, content, false);
+            self.sent
+                .sent_arrived(mail, now, account, name, *uid, content, false);
         }
         if replaces.is_some() {
-            self.collect_soon(now, account);
+            mail.collect_soon(now, account);
         }
         Ok(Reply::Appended {
-            uid_validity: self.replica(account)?.uidvalidity(),
+            uid_validity: mail.accounts.replica(account)?.uidvalidity(),
             uids,
         })
     }
 
-    /// A large mailbox is emptied batch by batch first, each in a call of its own.
-    fn delete(
+    pub(super) fn mailbox_call(
         &mut self,
+        mail: &mut Mail,
         now: Now,
+        request: RequestId,
         account: AccountId,
-        name: &MailboxName,
-    ) -> Result<Reply, Failure> {
-        // Refusals come before anything is removed.
-        if name.is_inbox() {
-            return Err(Failure::Inbox);
+        call: Call,
+    ) {
+        let input = Input::Call(request, call);
+        let Ok(Input::Call(
+            request,
+            Call::Mailbox {
+                call,
+                uid_validity,
+                other_nodes,
+                ..
+            },
+        )) = mail.ready(account, input)
+        else {
+            return;
+        };
+        mail.epoch_if_due(now, account, 0);
+        let target = held_answers::tells_uids_of(&call);
+        let refused = call.writes() && !mail.takes_writes(now, account);
+        let confirm = confirming::to_be_confirmed(mail, account, &call, other_nodes);
+        if matches!(confirm, Err(Failure::TooFewNodes)) {
+            mail.counted.answers_too_few += 1;
         }
-        let messages_max = self.config.messages_per_call_max;
-        let replica = self.replica(account)?;
-        if status(replica, name)?.messages as usize <= messages_max {
-            let plan = replica.plan_delete(name).map_err(failure)?;
+        let done = match (refused, confirm) {
+            (true, _) => Err(Failure::Clock),
+            (false, Err(failure)) => Err(failure),
+            (false, Ok(confirm)) => is_of(mail, account, uid_validity)
+                .and_then(|()| self.carry_out(mail, now, account, call))
+                .map(|reply| (reply, confirm)),
+        };
+        let reply = match done {
+            Ok((reply, confirm)) => {
+                let confirm = confirm.and_then(|of| confirming::confirm(mail, now, account, of));
+                held_answers::hold(mail, account, request, target, reply, confirm)
+            }
+            Err(failure) => {
+                mail.warn_of_memory(account, &failure);
+                Some(Reply::Failed(failure))
+            }
+        };
+        if let Some(reply) = reply {
+            mail.answer(account, Output::Reply(request, reply));
+        }
+    }
+}
+
+/// UIDVALIDITY may have risen while a session's command was under way: its UIDs mean other messages then, or none.
+pub(super) fn is_of(
+    mail: &Mail,
+    account: AccountId,
+    uid_validity: Option<u32>,
+) -> Result<(), Failure> {
+    match uid_validity {
+        Some(told) if mail.accounts.replica(account)?.uidvalidity() != told => Err(Failure::Gone),
+        _ => Ok(()),
+    }
+}
+
+/// A large mailbox is emptied batch by batch first, each in a call of its own.
+fn delete(
+    mail: &mut Mail,
+    now: Now,
+    account: AccountId,
+    name: &MailboxName,
+) -> Result<Reply, Failure> {
+    // Refusals come before anything is removed.
+    if name.is_inbox() {
+        return Err(Failure::Inbox);
+    }
+    let messages_max = mail.config.messages_per_call_max;
+    let replica = mail.accounts.replica(account)?;
+    if status(replica, name)?.messages as usize <= messages_max {
+        let plan = replica.plan_delete(name).map_err(failure)?;
+        if fits(replica, &plan) {
+            mail.write(now, account, plan.ops, &[]);
+            mail.collect_soon(now, account);
+            return Ok(Reply::Done);
+        }
+    }
+    let uids = replica.first_uids(name, u32::MAX, messages_max);
+    take_away(mail, now, account, name, &uids)?;
+    Ok(Reply::Partly { rest: None })
+}
+
+/// RENAME INBOX of a large INBOX is CREATE and MOVE, batch by batch; any other is one commit.
+fn rename(
+    mail: &mut Mail,
+    now: Now,
+    account: AccountId,
+    from: &MailboxName,
+    to: &MailboxName,
+) -> Result<Reply, Failure> {
+    let at = mail.at(now, account);
+    let replica = mail.accounts.replica(account)?;
+    if from.is_inbox() {
+        let status = status(replica, from)?;
+        if status.messages as usize <= mail.config.messages_per_call_max {
+            let plan = replica.plan_rename(&at, from, to).map_err(failure)?;
+            let creates = plan
+                .ops
+                .iter()
+                .filter(|op| matches!(op, Op::CreateMailbox(_)));
+            mail.takes_mailboxes(account, creates.count())?;
             if fits(replica, &plan) {
-                self.write(now, account, plan.ops, &[]);
-                self.collect_soon(now, account);
+                mail.write(now, account, plan.ops, &[]);
                 return Ok(Reply::Done);
             }
         }
-        let uids = replica.first_uids(name, u32::MAX, messages_max);
-        self.take_away(now, account, name, &uids)?;
-        Ok(Reply::Partly { rest: None })
+        let create = replica.plan_create(&at, to, None).map_err(failure)?;
+        mail.takes_mailboxes(account, create.ops.len())?;
+        mail.write(now, account, create.ops, &[]);
+        // What comes meanwhile stays.
+        return rename_inbox(mail, now, account, to, status.uid_next - 1);
     }
-
-    /// UIDVALIDITY rises when UIDs may run out within this call, or because the directory asks for it (docs/design.md#rule-7).
-    pub(super) fn epoch_if_due(&mut self, now: Now, account: AccountId, least: u32) {
-        let at = self.at(now, account);
-        let Ok(replica) = self.replica(account) else {
-            return;
-        };
-        let known = replica.uidvalidity();
-        let lost = match self.partitions.get(&keys::partition_of(account)) {
-            Some(Partition::Running(own)) => own.log.least_found(known),
-            _ => None,
-        };
-        let least = lost.unwrap_or(0).max(least);
-        if replica.needs_epoch(&at) || known < least {
-            let plan = replica.plan_epoch(&at, least);
-            self.write(now, account, plan.ops, &[]);
-        }
+    let mut plan = replica.plan_rename(&at, from, to).map_err(failure)?;
+    let creates = plan
+        .ops
+        .iter()
+        .filter(|op| matches!(op, Op::CreateMailbox(_)));
+    mail.takes_mailboxes(account, creates.count())?;
+    let claims = plan.ops.pop_if(|op| matches!(op, Op::Claim { .. }));
+    if !fits(replica, &plan) {
+        return Err(Failure::Limit("Too many names for one RENAME"));
     }
+    plan.ops.extend(claims);
+    if fits(replica, &plan) {
+        mail.write(now, account, plan.ops, &[]);
+        return Ok(Reply::Done);
+    }
+    // What is claimed again is above every mark, so there is less of it the next time.
+    let claims = replica
+        .plan_claims_for_rename(&at, from, to)
+        .map_err(failure)?;
+    assert!(!claims.ops.is_empty(), "claims are what does not fit");
+    mail.write(now, account, claims.ops, &[]);
+    Ok(Reply::Partly { rest: None })
+}
 
-    /// RENAME INBOX of a large INBOX is CREATE and MOVE, batch by batch; any other is one commit.
-    fn rename(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        from: &MailboxName,
-        to: &MailboxName,
-    ) -> Result<Reply, Failure> {
-        let at = self.at(now, account);
-        let replica = self.replica(account)?;
-        if from.is_inbox() {
-            let status = status(replica, from)?;
-            if status.messages as usize <= self.config.messages_per_call_max {
-                let plan = replica.plan_rename(&at, from, to).map_err(failure)?;
-                let creates = plan
-                    .ops
-                    .iter()
-                    .filter(|op| matches!(op, Op::CreateMailbox(_)));
-                self.takes_mailboxes(account, creates.count())?;
-                if fits(replica, &plan) {
-                    self.write(now, account, plan.ops, &[]);
-                    return Ok(Reply::Done);
-                }
-            }
-            let create = replica.plan_create(&at, to, None).map_err(failure)?;
-            self.takes_mailboxes(account, create.ops.len())?;
-            self.write(now, account, create.ops, &[]);
-            // What comes meanwhile stays.
-            return self.rename_inbox(now, account, to, status.uid_next - 1);
-        }
-        let mut plan = replica.plan_rename(&at, from, to).map_err(failure)?;
-        let creates = plan
-            .ops
-            .iter()
-            .filter(|op| matches!(op, Op::CreateMailbox(_)));
-        self.takes_mailboxes(account, creates.count())?;
-        let claims = plan.ops.pop_if(|op| matches!(op, Op::Claim { .. }));
+/// Moves some of what was in INBOX when its RENAME began, whose greatest UID is `up_to`.
+fn rename_inbox(
+    mail: &mut Mail,
+    now: Now,
+    account: AccountId,
+    to: &MailboxName,
+    up_to: u32,
+) -> Result<Reply, Failure> {
+    let inbox = MailboxName::inbox();
+    let messages_max = mail.config.messages_per_call_max;
+    let replica = mail.accounts.replica(account)?;
+    let uids = replica.first_uids(&inbox, up_to, messages_max.saturating_add(1));
+    if uids.is_empty() {
+        return Ok(Reply::Done);
+    }
+    let plan = |replica: &Replica, at: &At, uids: &[u32]| replica.plan_move(at, &inbox, uids, to);
+    let (_, done) = mail.one_batch(now, account, &uids, &[to], plan)?;
+    if done == uids.len() {
+        return Ok(Reply::Done);
+    }
+    Ok(Reply::Partly { rest: Some(up_to) })
+}
+
+/// A session's mailbox may be deleted or renamed under it.
+fn selected_exists(mail: &Mail, account: AccountId, name: &MailboxName) -> Result<(), Failure> {
+    if mail.accounts.replica(account)?.exists(name) {
+        Ok(())
+    } else {
+        Err(Failure::Gone)
+    }
+}
+
+fn copy(
+    mail: &mut Mail,
+    now: Now,
+    account: AccountId,
+    name: &MailboxName,
+    uids: &[u32],
+    to: &MailboxName,
+    remove: bool,
+) -> Result<Reply, Failure> {
+    selected_exists(mail, account, name)?;
+    let (told, done);
+    if remove {
+        let plan = |replica: &Replica, at: &At, uids: &[u32]| replica.plan_move(at, name, uids, to);
+        let moved = mail.one_batch(now, account, uids, &[to], plan)?;
+        (told, done) = (moved.0.uids, moved.1);
+    } else {
+        let at = mail.at(now, account);
+        let replica = mail.accounts.replica(account)?;
+        let sizes = replica
+            .visible(name, uids)
+            .map(|shown| u64::from(shown.size()));
+        mail.takes(account, uids.len(), sizes.sum())?;
+        let plan = replica.plan_copy(&at, name, uids, to).map_err(failure)?;
         if !fits(replica, &plan) {
-            return Err(Failure::Limit("Too many names for one RENAME"));
+            return Err(Failure::Limit(
+                "Too many messages for one COPY: copy them in parts",
+            ));
         }
-        plan.ops.extend(claims);
-        if fits(replica, &plan) {
-            self.write(now, account, plan.ops, &[]);
-            return Ok(Reply::Done);
-        }
-        // What is claimed again is above every mark, so there is less of it the next time.
-        let claims = replica
-            .plan_claims_for_rename(&at, from, to)
-            .map_err(failure)?;
-        assert!(!claims.ops.is_empty(), "claims are what does not fit");
-        self.write(now, account, claims.ops, &[]);
-        Ok(Reply::Partly { rest: None })
+        (told, done) = (plan.outcome.uids, uids.len());
+        mail.write(now, account, plan.ops, &[to]);
     }
-
-    /// Moves some of what was in INBOX when its RENAME began, whose greatest UID is `up_to`.
-    fn rename_inbox(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        to: &MailboxName,
-        up_to: u32,
-    ) -> Result<Reply, Failure> {
-        let inbox = MailboxName::inbox();
-        let messages_max = self.config.messages_per_call_max;
-        let replica = self.replica(account)?;
-        let uids = replica.first_uids(&inbox, up_to, messages_max.saturating_add(1));
-        if uids.is_empty() {
-            return Ok(Reply::Done);
-        }
-        let plan =
-            |replica: &Replica, at: &At, uids: &[u32]| replica.plan_move(at, &inbox, uids, to);
-        let (_, done) = self.one_batch(now, account, &uids, &[to], plan)?;
-        if done == uids.len() {
-            return Ok(Reply::Done);
-        }
-        Ok(Reply::Partly { rest: Some(up_to) })
-    }
-
-    /// A delivery of the queue. What was delivered before is done already; an account that does not exist takes nothing.
-    pub(super) fn deliver(
-        &mut self,
-        now: Now,
-        ticket: Ticket,
-        entry: Arc<Entry>,
-        index: usize,
-        others: RequiredCopies,
-    ) {
-        let Some(delivery) = entry.deliveries.get(index) else {
-            return;
-        };
-        let account = delivery.account;
-        let input = Input::Deliver {
-            ticket,
-            entry: entry.clone(),
-            index,
-            others,
-        };
-        let Ok(Input::Deliver { others, .. }) = self.ready(account, input) else {
-            return;
-        };
-        self.unfinished.insert(entry.id.tag());
-        if !self.stamps.is_right(now) {
-            // It stays in the queue.
-            return self.out.push_back(Output::NotDelivered(ticket));
-        }
-        self.epoch_if_due(now, account, 0);
-        let at = self.at(now, account);
-        let message = NewMessage {
-            flags: Flags::none(),
-            blob: entry.blob,
-            size: delivery.size,
-            open_end: delivery.open_end,
-            date: entry.date,
-            content: delivery.content.to_vec(),
-        };
-        let Ok(replica) = self.replica(account) else {
-            return;
-        };
-        let name = if delivery.sent {
-            match self.sent_mailbox(account) {
-                Some(name) => name,
-                // Nobody wants to have it.
-                None => return self.answer(account, Output::Delivered(ticket)),
-            }
-        } else if replica.exists(&delivery.target) {
-            delivery.target.clone()
-        } else {
-            MailboxName::inbox()
-        };
-        match replica.plan_deliver(&at, entry.id, &delivery.target, &name, message) {
-            Ok(mut plan) => {
-                let uid = plan.outcome.uid;
-                if let (true, Some(_)) = (delivery.sent, uid) {
-                    let mut seen = Flags::none();
-                    seen.insert(Flag::Seen);
-                    plan.ops.push(Op::Store {
-                        messages: vec![plan.outcome.message],
-                        set: seen,
-                        clear: Flags::none(),
-                        rescue: false,
-                    });
-                }
-                // Who sent it was answered when it was in the queue.
-                self.write_for(now, account, plan.ops, &[], true, None);
-                if let (true, Some(uid)) = (delivery.sent, uid) {
-                    self.sent_arrived(now, account, &name, uid, &delivery.content, true);
-                }
-                if uid.is_some() {
-                    self.out.push_back(Output::Log(Note::Delivered {
-                        entry: entry.id.to_string(),
-                        account,
-                    }));
-                }
-                self.delivery_acks(account, ticket, (entry.id, index), uid.is_some(), others);
-            }
-            Err(error) => {
-                // The entry stays in the queue and is tried again.
-                self.out.push_back(Output::Log(Note::Warning(format!(
-                    "entry {} cannot be delivered to {account}: {error}",
-                    entry.id
-                ))));
-                self.out.push_back(Output::NotDelivered(ticket));
-            }
-        }
-    }
-
-    pub(super) fn replica(&self, account: AccountId) -> Result<&Replica, Failure> {
-        match self.accounts.get(&account).map(|entry| &entry.phase) {
-            Some(Phase::Running(replica)) => Ok(replica),
-            _ => Err(Failure::Temporary),
-        }
-    }
-
-    /// A session's mailbox may be deleted or renamed under it.
-    fn selected_exists(&self, account: AccountId, name: &MailboxName) -> Result<(), Failure> {
-        if self.replica(account)?.exists(name) {
-            Ok(())
-        } else {
-            Err(Failure::Gone)
-        }
-    }
-
-    pub(super) fn at(&self, now: Now, account: AccountId) -> At {
-        let (next, last) = match self.partitions.get(&keys::partition_of(account)) {
-            Some(Partition::Running(own)) => {
-                let log = &own.log;
-                (Dot::new(log.origin(), log.next()), log.hlc().last())
-            }
-            _ => (Dot::new(self.config.origin, 1), 0),
-        };
-        let wall_micros = self.stamps.stamp(now).wall_micros;
-        At {
-            // Not less than what others have written, where this node does not know the time.
-            now_micros: match self.stamps.is_right(now) {
-                true => wall_micros,
-                false => wall_micros.max(last),
-            },
-            next,
-        }
-    }
-
-    fn copy(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        name: &MailboxName,
-        uids: &[u32],
-        to: &MailboxName,
-        remove: bool,
-    ) -> Result<Reply, Failure> {
-        self.selected_exists(account, name)?;
-        let (told, done);
-        if remove {
-            let plan =
-                |replica: &Replica, at: &At, uids: &[u32]| replica.plan_move(at, name, uids, to);
-            let moved = self.one_batch(now, account, uids, &[to], plan)?;
-            (told, done) = (moved.0.uids, moved.1);
-        } else {
-            let at = self.at(now, account);
-            let replica = self.replica(account)?;
-            let sizes = replica
-                .visible(name, uids)
-                .map(|shown| u64::from(shown.size()));
-            self.takes(account, uids.len(), sizes.sum())?;
-            let plan = replica.plan_copy(&at, name, uids, to).map_err(failure)?;
-            if !fits(replica, &plan) {
-                return Err(Failure::Limit(
-                    "Too many messages for one COPY: copy them in parts",
-                ));
-            }
-            (told, done) = (plan.outcome.uids, uids.len());
-            self.write(now, account, plan.ops, &[to]);
-        }
-        Ok(Reply::Copied {
-            uid_validity: self.replica(account)?.uidvalidity(),
-            uids: told,
-            done,
-        })
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "the parts of one call")]
-    fn store(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        name: &MailboxName,
-        uids: &[u32],
-        change: FlagChange,
-        flags: &Flags,
-        unchanged_since: Option<u64>,
-    ) -> Result<Reply, Failure> {
-        let mode = match change {
-            FlagChange::Add => StoreMode::Add,
-            FlagChange::Remove => StoreMode::Remove,
-            FlagChange::Replace => StoreMode::Replace,
-        };
-        self.selected_exists(account, name)?;
-        if !matches!(change, FlagChange::Remove) && !flags.keywords().is_empty() {
-            self.may_grow(account)?;
-            self.forget_keywords(account);
-        }
-        let replica = self.replica(account)?;
-        let believed = unchanged_since.is_none_or(|since| replica.is_own_modseq(since));
-        let modified: Vec<u32> = match unchanged_since {
-            None => Vec::new(),
-            Some(since) => replica
-                .visible(name, uids)
-                .filter(|shown| shown.modseq() > since || !believed)
-                .map(|shown| shown.uid())
-                .collect(),
-        };
-        // Both ascend.
-        let mut left = modified.iter().peekable();
-        let wanted: Vec<u32> = uids
-            .iter()
-            .copied()
-            .filter(|uid| left.next_if_eq(&uid).is_none())
-            .collect();
-        let plan = |replica: &Replica, _: &At, uids: &[u32]| {
-            replica.plan_store(name, uids, mode, flags, &|_| None)
-        };
-        self.in_batches(now, account, &wanted, plan)?;
-        let rows = rows(self.replica(account)?, name, &wanted);
-        Ok(Reply::Stored { rows, modified })
-    }
-
-    fn expunge(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        name: &MailboxName,
-        uids: Option<Vec<u32>>,
-        up_to: u32,
-    ) -> Result<Reply, Failure> {
-        self.selected_exists(account, name)?;
-        let replica = self.replica(account)?;
-        let before = status(replica, name)?;
-        let messages_max = self.config.messages_per_call_max;
-        let mut doomed: Vec<u32> = match uids {
-            _ if before.deleted == 0 => Vec::new(),
-            None => replica.deleted_uids(name, up_to, messages_max.saturating_add(1)),
-            Some(uids) if uids.len() > MESSAGES_PER_CALL_MAX => {
-                return Err(Failure::Limit("too many messages in one call"));
-            }
-            Some(uids) => {
-                let shown = replica.visible(name, &uids);
-                let deleted = shown.filter(|shown| shown.is_deleted());
-                let uids = deleted.map(|shown| shown.uid());
-                uids.filter(|uid| *uid <= up_to).collect()
-            }
-        };
-        let done = self.take_away(now, account, name, &doomed)?;
-        let more = done < doomed.len();
-        doomed.truncate(done);
-        let highest_modseq = status(self.replica(account)?, name)
-            .map_or(before.highest_modseq, |status| status.highest_modseq);
-        Ok(Reply::Expunged {
-            uids: doomed,
-            more,
-            highest_modseq,
-        })
-    }
-
-    fn remove(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        name: &MailboxName,
-        uids: &[u32],
-    ) -> Result<Reply, Failure> {
-        self.selected_exists(account, name)?;
-        let plan = |replica: &Replica, _: &At, uids: &[u32]| replica.plan_expunge(name, uids);
-        self.in_batches(now, account, uids, plan)?;
-        if !uids.is_empty() {
-            self.collect_soon(now, account);
-        }
-        Ok(Reply::Done)
-    }
-
-    /// Removes the first of these messages, as many as one call may; says how many.
-    fn take_away(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        name: &MailboxName,
-        uids: &[u32],
-    ) -> Result<usize, Failure> {
-        if uids.is_empty() {
-            return Ok(0);
-        }
-        let plan = |replica: &Replica, _: &At, uids: &[u32]| replica.plan_expunge(name, uids);
-        let (_, done) = self.one_batch(now, account, uids, &[], plan)?;
-        self.collect_soon(now, account);
-        Ok(done)
-    }
-}
-
-/// What has changed since a MODSEQ that a client names. One that this replica did not give out says nothing of what the client has seen.
-fn since(replica: &Replica, name: &MailboxName, modseq: u64, vanished: bool) -> Since {
-    if !replica.is_own_modseq(modseq) {
-        return Since::default();
-    }
-    let gone = vanished.then(|| replica.vanished_since(name, modseq));
-    Since {
-        believed: true,
-        changed: replica.changed_since(name, modseq),
-        vanished: gone.flatten(),
-    }
-}
-
-pub(super) fn status(replica: &Replica, name: &MailboxName) -> Result<Status, Failure> {
-    let status = replica.status(name).ok_or(Failure::NoSuchMailbox)?;
-    Ok(Status {
-        id: status.id,
-        uid_validity: status.uidvalidity,
-        uid_next: status.uidnext,
-        messages: status.messages,
-        unseen: status.unseen,
-        deleted: status.deleted,
-        size: status.size,
-        deleted_size: status.deleted_size,
-        open_ends: status.open_ends,
-        highest_modseq: status.highestmodseq,
+    Ok(Reply::Copied {
+        uid_validity: mail.accounts.replica(account)?.uidvalidity(),
+        uids: told,
+        done,
     })
 }
 
-/// The messages that a session knows by these UIDs, under these UIDs: a claim made since then is told by EXPUNGE and EXISTS, not here.
-pub(super) fn rows(replica: &Replica, name: &MailboxName, uids: &[u32]) -> Vec<Row> {
-    let mut rows = Vec::with_capacity(uids.len());
-    rows.extend(replica.visible(name, uids).map(row));
-    rows
-}
-
-fn row(shown: VisibleMessage<'_>) -> Row {
-    let found = shown.row();
-    Row {
-        uid: found.uid,
-        id: found.message,
-        origin: found.origin,
-        flags: found.flags,
-        modseq: found.modseq,
-        size: found.size,
-        open_end: found.open_end,
-        date: found.date,
-        saved: found.saved,
-        blob: found.blob,
+#[allow(clippy::too_many_arguments, reason = "the parts of one call")]
+fn store(
+    mail: &mut Mail,
+    now: Now,
+    account: AccountId,
+    name: &MailboxName,
+    uids: &[u32],
+    change: FlagChange,
+    flags: &Flags,
+    unchanged_since: Option<u64>,
+) -> Result<Reply, Failure> {
+    let mode = match change {
+        FlagChange::Add => StoreMode::Add,
+        FlagChange::Remove => StoreMode::Remove,
+        FlagChange::Replace => StoreMode::Replace,
+    };
+    selected_exists(mail, account, name)?;
+    if !matches!(change, FlagChange::Remove) && !flags.keywords().is_empty() {
+        mail.may_grow(account)?;
+        if let Some(replica) = mail.accounts.replica_mut(account) {
+            replica.forget_keywords();
+        }
     }
+    let replica = mail.accounts.replica(account)?;
+    let believed = unchanged_since.is_none_or(|since| replica.is_own_modseq(since));
+    let modified: Vec<u32> = match unchanged_since {
+        None => Vec::new(),
+        Some(since) => replica
+            .visible(name, uids)
+            .filter(|shown| shown.modseq() > since || !believed)
+            .map(|shown| shown.uid())
+            .collect(),
+    };
+    // Both ascend.
+    let mut left = modified.iter().peekable();
+    let wanted: Vec<u32> = uids
+        .iter()
+        .copied()
+        .filter(|uid| left.next_if_eq(&uid).is_none())
+        .collect();
+    let plan = |replica: &Replica, _: &At, uids: &[u32]| {
+        replica.plan_store(name, uids, mode, flags, &|_| None)
+    };
+    mail.in_batches(now, account, &wanted, plan)?;
+    let rows = rows(mail.accounts.replica(account)?, name, &wanted);
+    Ok(Reply::Stored { rows, modified })
 }
 
-pub(super) fn failure(error: PlanError) -> Failure {
-    match error {
-        PlanError::NoMailbox => Failure::NoSuchMailbox,
-        PlanError::Exists => Failure::Exists,
-        PlanError::Inbox => Failure::Inbox,
-        PlanError::Name(_) | PlanError::IntoItself => Failure::BadName,
-        PlanError::TooManyMailboxes => Failure::Limit("too many mailboxes"),
-        PlanError::TooManyKeywords => Failure::Limit("too many keywords"),
-        PlanError::NotOpen => Failure::Temporary,
-        PlanError::NoUids => Failure::Limit("no UIDs are left"),
+fn expunge(
+    mail: &mut Mail,
+    now: Now,
+    account: AccountId,
+    name: &MailboxName,
+    uids: Option<Vec<u32>>,
+    up_to: u32,
+) -> Result<Reply, Failure> {
+    selected_exists(mail, account, name)?;
+    let replica = mail.accounts.replica(account)?;
+    let before = status(replica, name)?;
+    let messages_max = mail.config.messages_per_call_max;
+    let mut doomed: Vec<u32> = match uids {
+        _ if before.deleted == 0 => Vec::new(),
+        None => replica.deleted_uids(name, up_to, messages_max.saturating_add(1)),
+        Some(uids) if uids.len() > MESSAGES_PER_CALL_MAX => {
+            return Err(Failure::Limit("too many messages in one call"));
+        }
+        Some(uids) => {
+            let shown = replica.visible(name, &uids);
+            let deleted = shown.filter(|shown| shown.is_deleted());
+            let uids = deleted.map(|shown| shown.uid());
+            uids.filter(|uid| *uid <= up_to).collect()
+        }
+    };
+    let done = take_away(mail, now, account, name, &doomed)?;
+    let more = done < doomed.len();
+    doomed.truncate(done);
+    let highest_modseq = status(mail.accounts.replica(account)?, name)
+        .map_or(before.highest_modseq, |status| status.highest_modseq);
+    Ok(Reply::Expunged {
+        uids: doomed,
+        more,
+        highest_modseq,
+    })
+}
+
+fn remove(
+    mail: &mut Mail,
+    now: Now,
+    account: AccountId,
+    name: &MailboxName,
+    uids: &[u32],
+) -> Result<Reply, Failure> {
+    selected_exists(mail, account, name)?;
+    let plan = |replica: &Replica, _: &At, uids: &[u32]| replica.plan_expunge(name, uids);
+    mail.in_batches(now, account, uids, plan)?;
+    if !uids.is_empty() {
+        mail.collect_soon(now, account);
+    }
+    Ok(Reply::Done)
+}
+
+/// Removes the first of these messages, as many as one call may; says how many.
+fn take_away(
+    mail: &mut Mail,
+    now: Now,
+    account: AccountId,
+    name: &MailboxName,
+    uids: &[u32],
+) -> Result<usize, Failure> {
+    if uids.is_empty() {
+        return Ok(0);
+    }
+    let plan = |replica: &Replica, _: &At, uids: &[u32]| replica.plan_expunge(name, uids);
+    let (_, done) = mail.one_batch(now, account, uids, &[], plan)?;
+    mail.collect_soon(now, account);
+    Ok(done)
+}
+
+/// The directory has found a UIDVALIDITY too low. Where another node has raised it, it learns that of each that is asked.
+pub(super) fn raise(mail: &mut Mail, now: Now, account: AccountId, least: MinUidValidity) {
+    let input = Input::LeastUidValidity(account, least);
+    if mail.ready(account, input).is_err() {
+        return;
+    }
+    match mail.accounts.replica(account).map(Replica::uidvalidity) {
+        Ok(known) if known >= least.least => {
+            mail.out.push(Output::UidValidity(account, known));
+        }
+        _ => mail.epoch_if_due(now, account, least.next),
     }
 }

@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use whimbrel_crdt::{VersionVector, mutants::broken};
+use whimbrel_crdt::{PartitionId, VersionVector, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName, RowKey, Tombstones};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    Load, Partition, PartitionOwner, Phase, blob_name, holder, keys, missing_blobs::unnamed_by,
-    rows::push_row, stalled_accounts::released,
+    Account, Load, Mail, Partition, Phase, blob_name, holder, joining, keys,
+    mail::PAUSE_SECONDS,
+    missing_blobs::{self, unnamed_by},
+    replication,
+    rows::push_row,
+    stalled_accounts::released,
 };
 use crate::{
     api::Failure,
@@ -22,11 +26,8 @@ use crate::{
 /// milliseconds.
 const COLLECTED_PER_CALL_MAX: usize = 8192;
 
-/// Until more of the same account is collected, and until it is tried again when a commit had failed.
-const PAUSE_SECONDS: u64 = 1;
-
 /// For what the removal of an account waits.
-pub(super) enum Purge {
+enum Purge {
     /// What was written to it last.
     Begins,
     /// The last of its rows.
@@ -63,252 +64,62 @@ enum Remains {
     Unfinished,
 }
 
-impl PartitionOwner {
-    /// Something was removed: it is collected after a while.
-    pub(super) fn collect_soon(&mut self, now: Now, account: AccountId) {
-        self.collect_after(now, account, self.config.collect_after_seconds.max(1));
-    }
+/// Removals of accounts.
+#[derive(Default)]
+pub(super) struct Collection {
+    /// Those that wait for a commit: of what was written last, or of the last of the removal itself.
+    purges: BTreeMap<(Ticket, AccountId), Purge>,
+}
 
-    /// There is more to say of keywords: see [`Replica::plan_spellings`](whimbrel_mailbox::Replica::plan_spellings).
-    pub(super) fn spell_soon(&mut self, now: Now, account: AccountId) {
-        self.collect_after(now, account, PAUSE_SECONDS);
-    }
-
-    fn collect_after(&mut self, now: Now, account: AccountId, seconds: u64) {
-        if let Some(entry) = self.accounts.get_mut(&account)
-            && entry.collect_at.is_none()
-        {
-            let at = now.mono_micros + seconds * 1_000_000;
-            entry.collect_at = Some(at);
-            self.due.insert((at, account));
-        }
-    }
-
-    /// Drops what has been hidden long enough, in the accounts whose time has come.
-    pub(super) fn collect_due(&mut self, now: Now) {
-        while let Some((at, account)) = self
-            .due
-            .first()
-            .copied()
-            .filter(|(at, _)| *at <= now.mono_micros)
-        {
-            self.due.pop_first();
-            match self.accounts.get_mut(&account) {
-                Some(entry) if entry.collect_at == Some(at) => entry.collect_at = None,
-                _ => continue,
-            }
-            match self.collect(now, account) {
-                Remains::Nothing => {}
-                Remains::Due => self.collect_after(now, account, PAUSE_SECONDS),
-                Remains::Unfinished => self.collect_soon(now, account),
-            }
-        }
-    }
-
-    /// Collects some of one account.
-    fn collect(&mut self, now: Now, account: AccountId) -> Remains {
-        let remains = self.collect_some(now, account);
-        match self.spell(now, account) {
-            true => Remains::Due,
-            false => remains,
-        }
-    }
-
-    /// Says keywords anew of which each node may show another spelling, a part at a time; whether there was something to say.
-    fn spell(&mut self, now: Now, account: AccountId) -> bool {
-        let Ok(replica) = self.replica(account) else {
-            return false;
-        };
-        if self.config.peers.is_empty() || !replica.spells_as_heard() {
-            return false;
-        }
-        let ops = replica.plan_spellings().ops;
-        // A syncing partition makes no operations yet, nor does one that is about to be read again.
-        let partition = keys::partition_of(account);
-        if self.running(partition).is_some_and(|own| !own.is_syncing()) {
-            self.write(now, account, ops, &[]);
-        }
-        true
-    }
-
-    fn collect_some(&mut self, now: Now, account: AccountId) -> Remains {
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return Remains::Nothing;
-        };
-        let replica = match &mut entry.phase {
-            Phase::Running(replica) => replica,
-            Phase::Purging => {
-                self.look_for_rows(account);
-                return Remains::Nothing;
-            }
-            _ => return Remains::Nothing,
-        };
-        let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
-            return Remains::Nothing;
-        };
-        if own.failed {
-            return Remains::Due;
-        }
-        let (unfinished, recovered) = (&self.unfinished, self.queue_recovered);
-        let alone = self.config.is_alone();
-        // What was imported comes back by a further import where it is forgotten, and stays dead where it is not (docs/decisions/0042).
-        let tombstones = match alone {
-            true => Tombstones::None,
-            false => Tombstones::Left,
-        };
-        own.settled.look(now, self.caught_up, own.shipping.stable());
-        let settled = &own.settled.stable;
-        let is_heard = |since: &VersionVector| {
-            alone || settled.covers_all(since) || broken("forgets-before-all-is-heard")
-        };
-        let finished = |entry, since: &VersionVector| {
-            recovered && !unfinished.contains(&entry) && is_heard(since)
-        };
-        let stable = own.shipping.stable();
-        let collected = replica.collect(stable, &finished, tombstones, COLLECTED_PER_CALL_MAX);
-        let remains = if collected.more {
-            Remains::Due
-        } else if replica.hidden() > 0 {
-            Remains::Unfinished
-        } else {
-            Remains::Nothing
-        };
-        if collected.messages.is_empty() && collected.mailboxes.is_empty() {
-            return remains;
-        }
-        let forgets = collected.messages.iter().any(|of| of.forgotten);
-        let mut rows: BTreeMap<RowKey, Option<Vec<u8>>> =
-            replica.take_dirty().into_iter().collect();
-        let mut units: Vec<Vec<Mutation>> = Vec::with_capacity(collected.messages.len());
-        if !self.config.peers.is_empty() {
-            units.push(vec![own.log.collect(own.shipping.stable())]);
-        }
-        let mut last = Vec::new();
-        // Bodies that are not here and that no record of the account names any more, by the last one that did.
-        let dropped = collected.messages.iter().enumerate();
-        let dropped = dropped.filter_map(|(index, of)| Some((of.content?.1, index)));
-        let mut missed: BTreeMap<BlobName, usize> = dropped
-            .filter(|(blob, _)| own.missing_blobs.contains_key(blob))
-            .collect();
-        let unnamed = unnamed_by(replica, missed.keys().copied().collect());
-        missed.retain(|blob, _| unnamed.contains(blob));
-        // What no row leads to any more is never found again: a message's rows and its hold of the blob go in one commit. So does what is left of an
-        // import, or it could be forgotten.
-        for (index, dropped) in collected.messages.into_iter().enumerate() {
-            let mut unit = Vec::with_capacity(3);
-            let message = RowKey::Message(dropped.message);
-            let tombstone = RowKey::Tombstone(dropped.message);
-            let content = dropped.content.map(|(origin, _)| RowKey::Content(origin));
-            for row in [message, tombstone].into_iter().chain(content) {
-                if let Some(value) = rows.remove(&row) {
-                    push_row(&mut unit, account, &row, value);
-                }
-            }
-            unit.extend(dropped.content.map(|(origin, blob)| Mutation::Release {
-                blob: blob_name(&blob),
-                holder: holder(account, origin),
-            }));
-            let blob = dropped.content.map(|(_, blob)| blob);
-            let blob = blob.filter(|blob| missed.get(blob) == Some(&index));
-            unit.extend(own.names_no_more(account, blob));
-            units.push(unit);
-        }
-        for (row, value) in rows {
-            // A message must not outlive its mailbox in the store, wherever a crash comes between two of the commits.
-            let is_last = matches!(row, RowKey::Mailbox(_)) && value.is_none();
-            let mut unit = Vec::with_capacity(1);
-            push_row(&mut unit, account, &row, value);
-            if is_last { &mut last } else { &mut units }.push(unit);
-        }
-        let measured = entry
-            .measured
-            .again(replica, &mut self.memory, self.quotas.of(account));
-        self.out.extend(measured);
-        let partition = entry.partition;
-        if forgets {
-            self.is_forgotten(now, partition);
-        }
-        self.write_rows(account, Room::Frees, units.into_iter().chain(last));
-        self.missed_no_more(partition, missed.into_keys());
-        remains
-    }
-
+impl Collection {
     /// Removes all rows of an account that the directory no longer has, page by page. What was written to it last has to be on disk before they
     /// are looked for, or it would not be found: a delivery may be held back for a moment by the store. Likewise nothing is looked for again before the last of
     /// the removal is on disk: a batch of another node that names the account would find it.
-    pub(super) fn purge(&mut self, account: AccountId) {
-        if !self
+    pub(super) fn purge(&mut self, mail: &mut Mail, account: AccountId) {
+        if !mail
             .config
-            .has(self.config.origin, keys::partition_of(account))
+            .has(mail.config.origin, keys::partition_of(account))
         {
             return;
         }
-        let entry = self.accounts.get(&account);
-        let under_way = entry.and_then(|entry| self.under_way(entry));
-        self.drop_account(account, Failure::NoSuchAccount);
-        let partition = keys::partition_of(account);
-        let entry = super::Account {
-            phase: Phase::Purging,
-            newest: under_way,
-            last_use: self.next_use,
-            ..super::Account::new(partition)
-        };
-        self.accounts.insert(account, entry);
+        let entry = mail.accounts.get(&account);
+        let under_way = entry.and_then(|entry| entry.under_way(&mail.out));
+        mail.drop_account(account, Failure::NoSuchAccount);
+        mail.accounts.purge(account, under_way);
         match under_way {
             Some(ticket) => drop(self.purges.insert((ticket, account), Purge::Begins)),
-            None => self.look_for_rows(account),
-        }
-    }
-
-    /// Begins, or begins again, to remove the rows of an account. While its partition is not open it waits for that.
-    pub(super) fn look_for_rows(&mut self, account: AccountId) {
-        let partition = keys::partition_of(account);
-        match self.partitions.get(&partition) {
-            Some(Partition::Running(own)) if !own.failed => {
-                let (from, to) = keys::whole_range(account);
-                self.request(Load::Purge(account), partition, from, to);
-            }
-            Some(_) => {}
-            None => self.open(partition),
+            None => look_for_rows(mail, account),
         }
     }
 
     /// A commit for which the removal of accounts waits is durable, or has failed. Then all of the partition is begun anew, and this, too.
-    pub(super) fn purge_after(&mut self, ticket: Ticket, done: bool) {
+    pub(super) fn purge_after(&mut self, mail: &mut Mail, ticket: Ticket, done: bool) {
         let all = (ticket, AccountId([0; 16]))..=(ticket, AccountId([0xff; 16]));
         let waiting: Vec<_> = self.purges.extract_if(all, |_, _| true).collect();
         for ((_, account), step) in waiting {
-            let entry = self.accounts.get(&account);
+            let entry = mail.accounts.get(&account);
             if !done || !entry.is_some_and(|entry| matches!(entry.phase, Phase::Purging)) {
                 continue;
             }
             match step {
-                Purge::Begins => self.look_for_rows(account),
-                Purge::Ends => self.drop_account(account, Failure::NoSuchAccount),
+                Purge::Begins => look_for_rows(mail, account),
+                Purge::Ends => mail.drop_account(account, Failure::NoSuchAccount),
             }
         }
     }
 
-    /// A commit failed, so that the partition is read again, or a read: the removal of the account goes on after a pause, for the disk may be full.
-    pub(super) fn purge_later(&mut self, now: Now, account: AccountId) {
-        if let Some(entry) = self.accounts.get_mut(&account) {
-            entry.phase = Phase::Purging;
-            entry.collect_at = None;
-        }
-        self.collect_after(now, account, PAUSE_SECONDS);
-    }
-
     pub(super) fn purge_page(
         &mut self,
+        mail: &mut Mail,
         account: AccountId,
         page: Vec<(Vec<u8>, Bytes)>,
         done: bool,
     ) {
-        let entry = self.accounts.get(&account);
+        let entry = mail.accounts.get(&account);
         let partition = keys::partition_of(account);
         let (Some(Phase::Purging), Some(Partition::Running(own))) = (
             entry.map(|entry| &entry.phase),
-            self.partitions.get_mut(&partition),
+            mail.partitions.get_mut(&partition),
         ) else {
             return;
         };
@@ -344,17 +155,182 @@ impl PartitionOwner {
             let mut commit = own.log.commit();
             commit.mutations.extend(mutations);
             commit.room = Room::Frees;
-            self.hand_out(account, commit);
+            mail.hand_out(account, commit);
         }
         if !done {
             return;
         }
-        self.missed_no_more(partition, unnamed);
-        self.join_anew(partition);
-        let last = self.accounts.get(&account).and_then(|entry| entry.newest);
-        match last.filter(|last| self.commits.contains_key(last)) {
+        missing_blobs::missed_no_more(mail, partition, unnamed);
+        joining::join_anew(mail, partition);
+        let last = mail.accounts.get(&account).and_then(|entry| entry.newest);
+        match last.filter(|last| mail.out.is_under_way(*last)) {
             Some(last) => drop(self.purges.insert((last, account), Purge::Ends)),
-            None => self.drop_account(account, Failure::NoSuchAccount),
+            None => mail.drop_account(account, Failure::NoSuchAccount),
         }
+    }
+}
+
+/// Drops what has been hidden long enough, in the accounts whose time has come.
+pub(super) fn collect_due(mail: &mut Mail, now: Now) {
+    while let Some((at, account)) = mail.agenda.next_to_collect(now) {
+        match mail.accounts.get_mut(&account) {
+            Some(entry) if entry.collect_at == Some(at) => entry.collect_at = None,
+            _ => continue,
+        }
+        match collect(mail, now, account) {
+            Remains::Nothing => {}
+            Remains::Due => mail.collect_after(now, account, PAUSE_SECONDS),
+            Remains::Unfinished => mail.collect_soon(now, account),
+        }
+    }
+}
+
+/// Collects some of one account.
+fn collect(mail: &mut Mail, now: Now, account: AccountId) -> Remains {
+    let remains = collect_some(mail, now, account);
+    match spell(mail, now, account) {
+        true => Remains::Due,
+        false => remains,
+    }
+}
+
+/// Says keywords anew of which each node may show another spelling, a part at a time; whether there was something to say.
+fn spell(mail: &mut Mail, now: Now, account: AccountId) -> bool {
+    let Ok(replica) = mail.accounts.replica(account) else {
+        return false;
+    };
+    if mail.config.peers.is_empty() || !replica.spells_as_heard() {
+        return false;
+    }
+    let ops = replica.plan_spellings().ops;
+    // A syncing partition makes no operations yet, nor does one that is about to be read again.
+    let partition = keys::partition_of(account);
+    if mail
+        .partitions
+        .running(partition)
+        .is_some_and(|own| !own.is_syncing())
+    {
+        mail.write(now, account, ops, &[]);
+    }
+    true
+}
+
+fn collect_some(mail: &mut Mail, now: Now, account: AccountId) -> Remains {
+    let Some(entry) = mail.accounts.get_mut(&account) else {
+        return Remains::Nothing;
+    };
+    let replica = match &mut entry.phase {
+        Phase::Running(replica) => replica,
+        Phase::Purging => {
+            look_for_rows(mail, account);
+            return Remains::Nothing;
+        }
+        _ => return Remains::Nothing,
+    };
+    let Some(Partition::Running(own)) = mail.partitions.get_mut(&entry.partition) else {
+        return Remains::Nothing;
+    };
+    if own.failed {
+        return Remains::Due;
+    }
+    let deliveries = &mail.deliveries;
+    let alone = mail.config.is_alone();
+    // What was imported comes back by a further import where it is forgotten, and stays dead where it is not (docs/decisions/0042).
+    let tombstones = match alone {
+        true => Tombstones::None,
+        false => Tombstones::Left,
+    };
+    own.settled
+        .look(now, deliveries.known_up_to(), own.shipping.stable());
+    let settled = &own.settled.stable;
+    let is_heard = |since: &VersionVector| {
+        alone || settled.covers_all(since) || broken("forgets-before-all-is-heard")
+    };
+    let finished = |entry, since: &VersionVector| deliveries.is_finished(entry) && is_heard(since);
+    let stable = own.shipping.stable();
+    let collected = replica.collect(stable, &finished, tombstones, COLLECTED_PER_CALL_MAX);
+    let remains = if collected.more {
+        Remains::Due
+    } else if replica.hidden() > 0 {
+        Remains::Unfinished
+    } else {
+        Remains::Nothing
+    };
+    if collected.messages.is_empty() && collected.mailboxes.is_empty() {
+        return remains;
+    }
+    let forgets = collected.messages.iter().any(|of| of.forgotten);
+    let mut rows: BTreeMap<RowKey, Option<Vec<u8>>> = replica.take_dirty().into_iter().collect();
+    let mut units: Vec<Vec<Mutation>> = Vec::with_capacity(collected.messages.len());
+    if !mail.config.peers.is_empty() {
+        units.push(vec![own.log.collect(own.shipping.stable())]);
+    }
+    let mut last = Vec::new();
+    // Bodies that are not here and that no record of the account names any more, by the last one that did.
+    let dropped = collected.messages.iter().enumerate();
+    let dropped = dropped.filter_map(|(index, of)| Some((of.content?.1, index)));
+    let mut missed: BTreeMap<BlobName, usize> = dropped
+        .filter(|(blob, _)| own.missing_blobs.contains_key(blob))
+        .collect();
+    let unnamed = unnamed_by(replica, missed.keys().copied().collect());
+    missed.retain(|blob, _| unnamed.contains(blob));
+    // What no row leads to any more is never found again: a message's rows and its hold of the blob go in one commit. So does what is left of an
+    // import, or it could be forgotten.
+    for (index, dropped) in collected.messages.into_iter().enumerate() {
+        let mut unit = Vec::with_capacity(3);
+        let message = RowKey::Message(dropped.message);
+        let tombstone = RowKey::Tombstone(dropped.message);
+        let content = dropped.content.map(|(origin, _)| RowKey::Content(origin));
+        for row in [message, tombstone].into_iter().chain(content) {
+            if let Some(value) = rows.remove(&row) {
+                push_row(&mut unit, account, &row, value);
+            }
+        }
+        unit.extend(dropped.content.map(|(origin, blob)| Mutation::Release {
+            blob: blob_name(&blob),
+            holder: holder(account, origin),
+        }));
+        let blob = dropped.content.map(|(_, blob)| blob);
+        let blob = blob.filter(|blob| missed.get(blob) == Some(&index));
+        unit.extend(own.names_no_more(account, blob));
+        units.push(unit);
+    }
+    for (row, value) in rows {
+        // A message must not outlive its mailbox in the store, wherever a crash comes between two of the commits.
+        let is_last = matches!(row, RowKey::Mailbox(_)) && value.is_none();
+        let mut unit = Vec::with_capacity(1);
+        push_row(&mut unit, account, &row, value);
+        if is_last { &mut last } else { &mut units }.push(unit);
+    }
+    let measured = mail.limits.measure(&mut entry.measured, replica);
+    mail.out.extend(measured);
+    let partition = entry.partition;
+    if forgets {
+        replication::is_forgotten(mail, now, partition);
+    }
+    mail.write_rows(account, Room::Frees, units.into_iter().chain(last));
+    missing_blobs::missed_no_more(mail, partition, missed.into_keys());
+    remains
+}
+
+/// The partition was opened: removals of its accounts go on, but of those that wait after a failed commit.
+pub(super) fn purge_again(mail: &mut Mail, partition: PartitionId) {
+    let goes =
+        |entry: &Account| matches!(entry.phase, Phase::Purging) && entry.collect_at.is_none();
+    for account in mail.accounts.find(partition, goes) {
+        look_for_rows(mail, account);
+    }
+}
+
+/// Begins, or begins again, to remove the rows of an account. While its partition is not open it waits for that.
+pub(super) fn look_for_rows(mail: &mut Mail, account: AccountId) {
+    let partition = keys::partition_of(account);
+    match mail.partitions.get(&partition) {
+        Some(Partition::Running(own)) if !own.failed => {
+            let (load, range) = (Load::Purge(account), keys::whole_range(account));
+            mail.reads.rows(&mut mail.out, load, partition, range);
+        }
+        Some(_) => {}
+        None => mail.open(partition),
     }
 }

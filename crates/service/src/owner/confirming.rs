@@ -21,7 +21,7 @@ use whimbrel_replication::{
 };
 use whimbrel_storage::Room;
 
-use super::{Link, Own, Partition, PartitionOwner, keys, reading::OtherNodes, split_commits::fits};
+use super::{Mail, Own, Partition, keys, split_commits::fits};
 use crate::{
     api::{Failure, MailboxCall},
     machine::{Now, Output, Ticket},
@@ -49,6 +49,17 @@ pub(super) struct Confirm {
     pub(super) number: u64,
     /// Whether messages were added, and nothing else was done.
     pub(super) adds: bool,
+}
+
+/// Whether other nodes have what an answer tells of.
+#[derive(PartialEq, Eq)]
+pub(super) enum OtherNodes {
+    /// The batch of this number, of the bodies that it rests on.
+    Awaited(u64),
+    /// As many as have to, or none has to.
+    Enough,
+    /// Not in time.
+    TooFew,
 }
 
 /// A peer is told of a body.
@@ -238,191 +249,189 @@ impl Own {
     }
 }
 
-impl PartitionOwner {
-    /// Whether what the call writes, if it does, must be confirmed by others.
-    ///
-    /// # Errors
-    /// It cannot be: nothing may be written.
-    pub(super) fn to_be_confirmed(
-        &self,
-        account: AccountId,
-        call: &MailboxCall,
-        other_nodes: usize,
-    ) -> Result<Option<ToConfirm>, Failure> {
-        let needed = other_nodes.min(self.config.peers.len());
-        if needed == 0 || !call.writes() {
-            return Ok(None);
-        }
-        let partition = keys::partition_of(account);
-        let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
-            return Err(Failure::Temporary);
-        };
-        // The partition may have been opened a moment ago, here or there, so that they have not said yet where they stand in it.
-        let links = self.links.iter();
-        let links = links.filter(|(peer, _)| self.config.holds(**peer, partition));
-        let reachable = links.filter(|(_, link)| link.features & FEATURE_CONFIRM != 0);
-        let may = own.confirming.waits.check(needed, reachable.count());
-        may.map_err(|refused| match refused {
-            Refused::TooFew { .. } => Failure::TooFewNodes,
-            Refused::TooMany => Failure::Temporary,
-        })?;
-        let replica = self.replica(account)?;
-        let (adds, bodies) = match call {
-            MailboxCall::Append {
-                messages, replaces, ..
-            } => {
-                let bodies = messages.iter().map(|new| new.blob);
-                (replaces.is_none(), bodies.collect())
-            }
-            // Those of records: what is here already may have come from another upload. It is not taken back: imports are never forgotten, so that it
-            // would never come again.
-            MailboxCall::Import { messages, .. } => {
-                let bodies = messages.iter().map(|(entry, new)| {
-                    let known = replica.body(&MessageId::imported(*entry, account));
-                    known.unwrap_or(new.blob)
-                });
-                (false, bodies.collect())
-            }
-            // They may be of before others were waited for.
-            MailboxCall::Copy {
-                name,
-                uids,
-                remove: false,
-                ..
-            } => {
-                let bodies = replica.visible(name, uids).map(|shown| shown.row().blob);
-                (true, bodies.collect())
-            }
-            _ => (false, BTreeSet::new()),
-        };
-        Ok(Some(ToConfirm {
-            needed,
-            bodies,
-            adds,
-            next: own.log.next(),
-        }))
+/// Whether what the call writes, if it does, must be confirmed by others.
+///
+/// # Errors
+/// It cannot be: nothing may be written.
+pub(super) fn to_be_confirmed(
+    mail: &Mail,
+    account: AccountId,
+    call: &MailboxCall,
+    other_nodes: usize,
+) -> Result<Option<ToConfirm>, Failure> {
+    let needed = other_nodes.min(mail.config.peers.len());
+    if needed == 0 || !call.writes() {
+        return Ok(None);
     }
+    let partition = keys::partition_of(account);
+    let Some(Partition::Running(own)) = mail.partitions.get(&partition) else {
+        return Err(Failure::Temporary);
+    };
+    // The partition may have been opened a moment ago, here or there, so that they have not said yet where they stand in it.
+    let links = mail.links.iter();
+    let links = links.filter(|(peer, _)| mail.config.holds(*peer, partition));
+    let reachable = links.filter(|(_, link)| link.has(FEATURE_CONFIRM));
+    let may = own.confirming.waits.check(needed, reachable.count());
+    may.map_err(|refused| match refused {
+        Refused::TooFew { .. } => Failure::TooFewNodes,
+        Refused::TooMany => Failure::Temporary,
+    })?;
+    let replica = mail.accounts.replica(account)?;
+    let (adds, bodies) = match call {
+        MailboxCall::Append {
+            messages, replaces, ..
+        } => {
+            let bodies = messages.iter().map(|new| new.blob);
+            (replaces.is_none(), bodies.collect())
+        }
+        // Those of records: what is here already may have come from another upload. It is not taken back: imports are never forgotten, so that it
+        // would never come again.
+        MailboxCall::Import { messages, .. } => {
+            let bodies = messages.iter().map(|(entry, new)| {
+                let known = replica.body(&MessageId::imported(*entry, account));
+                known.unwrap_or(new.blob)
+            });
+            (false, bodies.collect())
+        }
+        // They may be of before others were waited for.
+        MailboxCall::Copy {
+            name,
+            uids,
+            remove: false,
+            ..
+        } => {
+            let bodies = replica.visible(name, uids).map(|shown| shown.row().blob);
+            (true, bodies.collect())
+        }
+        _ => (false, BTreeSet::new()),
+    };
+    Ok(Some(ToConfirm {
+        needed,
+        bodies,
+        adds,
+        next: own.log.next(),
+    }))
+}
 
-    /// The call is carried out: what it has written waits. If it has written nothing it has found done what others may lack; then an operation that
-    /// changes nothing is written, and waits as any other does: whoever has applied it has all that was known here.
-    pub(super) fn confirm(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        of: ToConfirm,
-    ) -> Option<Confirm> {
-        let partition = keys::partition_of(account);
-        let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
+/// The call is carried out: what it has written waits. If it has written nothing it has found done what others may lack; then an operation that
+/// changes nothing is written, and waits as any other does: whoever has applied it has all that was known here.
+pub(super) fn confirm(
+    mail: &mut Mail,
+    now: Now,
+    account: AccountId,
+    of: ToConfirm,
+) -> Option<Confirm> {
+    let partition = keys::partition_of(account);
+    let Some(Partition::Running(own)) = mail.partitions.get(&partition) else {
+        return None;
+    };
+    if own.log.next() == of.next {
+        let applied = own.log.applied();
+        let peers = mail.config.peers.keys();
+        let have = peers.filter(|peer| own.shipping.has_applied(**peer, applied));
+        let is_enough = of.bodies.is_empty() && have.count() >= of.needed;
+        if is_enough {
             return None;
-        };
-        if own.log.next() == of.next {
-            let applied = own.log.applied();
-            let peers = self.config.peers.keys();
-            let have = peers.filter(|peer| own.shipping.has_applied(**peer, applied));
-            let is_enough = of.bodies.is_empty() && have.count() >= of.needed;
-            if is_enough {
-                return None;
-            }
-            let replica = self.replica(account).ok()?;
-            let (counter, epoch) = (replica.counter(), replica.epoch());
-            self.write(now, account, vec![Op::Bump { counter, epoch }], &[]);
         }
-        let own = self.running(partition)?;
-        let number = own.log.next() - 1;
-        own.confirming
-            .begin(now, number, of.needed, account, of.bodies);
-        Some(Confirm {
-            number,
-            adds: of.adds,
-        })
+        let replica = mail.accounts.replica(account).ok()?;
+        let (counter, epoch) = (replica.counter(), replica.epoch());
+        mail.write(now, account, vec![Op::Bump { counter, epoch }], &[]);
     }
+    let own = mail.partitions.running(partition)?;
+    let number = own.log.next() - 1;
+    own.confirming
+        .begin(now, number, of.needed, account, of.bodies);
+    Some(Confirm {
+        number,
+        adds: of.adds,
+    })
+}
 
-    /// A peer may have more, or time has passed: answers that need not wait are ready.
-    pub(super) fn confirm_on(&mut self, partition: PartitionId) {
-        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
-            return;
+/// A peer may have more, or time has passed: answers that need not wait are ready.
+pub(super) fn confirm_on(mail: &mut Mail, partition: PartitionId) {
+    let Some(Partition::Running(own)) = mail.partitions.get_mut(&partition) else {
+        return;
+    };
+    if own.failed {
+        return;
+    }
+    let (origin, last) = (own.log.origin(), own.log.next() - 1);
+    if !own.confirming.open.is_empty() {
+        for (peer, link) in mail.links.iter() {
+            let applied = own.shipping.applied_at(peer, origin);
+            let answers = link.has(FEATURE_CONFIRM) && own.shipping.is_greeted(peer);
+            own.confirming.applied(peer, applied, last, answers);
+        }
+    }
+    for peer in std::mem::take(&mut own.confirming.woken) {
+        let wake = PeerOutput::Wake(partition, peer);
+        mail.out.push(Output::Peer(wake));
+    }
+    for outcome in std::mem::take(&mut own.confirming.outcomes) {
+        let (number, others) = match outcome {
+            Outcome::Enough(number) => {
+                mail.counted.answers_confirmed += 1;
+                (number, OtherNodes::Enough)
+            }
+            Outcome::Abort(number) => {
+                mail.counted.answers_unconfirmed += 1;
+                (number, OtherNodes::TooFew)
+            }
         };
-        if own.failed {
-            return;
-        }
-        let (origin, last) = (own.log.origin(), own.log.next() - 1);
-        if !own.confirming.open.is_empty() {
-            for (peer, Link { features, .. }) in &self.links {
-                let applied = own.shipping.applied_at(*peer, origin);
-                let answers = features & FEATURE_CONFIRM != 0 && own.shipping.is_greeted(*peer);
-                own.confirming.applied(*peer, applied, last, answers);
-            }
-        }
-        for peer in std::mem::take(&mut own.confirming.woken) {
-            let wake = PeerOutput::Wake(partition, peer);
-            self.out.push_back(Output::Peer(wake));
-        }
-        for outcome in std::mem::take(&mut own.confirming.outcomes) {
-            let (number, others) = match outcome {
-                Outcome::Enough(number) => {
-                    self.counted.answers_confirmed += 1;
-                    (number, OtherNodes::Enough)
-                }
-                Outcome::Abort(number) => {
-                    self.counted.answers_unconfirmed += 1;
-                    (number, OtherNodes::TooFew)
-                }
-            };
-            let Some((account, _)) = own.confirming.open.remove(&number) else {
-                continue;
-            };
-            let entry = self.accounts.get_mut(&account);
-            let mut held = entry.into_iter().flat_map(|entry| &mut entry.held);
-            // It may have been refused since, with its account.
-            if let Some(held) = held.find(|held| held.others == OtherNodes::Awaited(number)) {
-                held.others = others;
-                self.holding.insert(account);
-            }
-        }
-    }
-
-    /// A state is joined, as far as that can be: it is known of bodies whether they are here.
-    pub(super) fn answer_of_bodies(&mut self, partition: PartitionId) {
-        if let Some(own) = self.running(partition) {
-            let askers = own.confirming.askers.keys().copied();
-            let here: Vec<BlobName> = askers.filter(|body| own.has_body(body)).collect();
-            let after = own.newest();
-            here.iter()
-                .for_each(|body| own.confirming.here(body, after));
-        }
-        self.confirm_on(partition);
-    }
-
-    /// Too few nodes have it in time: takes back messages that lie where they were put, by whatever name. Says what the client is told.
-    pub(super) fn not_confirmed(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        put: Option<&[(MessageId, Stamp)]>,
-    ) -> Failure {
-        let Some(mut rest) = put.filter(|put| !put.is_empty()) else {
-            return Failure::DoneHere;
+        let Some((account, _)) = own.confirming.open.remove(&number) else {
+            continue;
         };
-        if broken("unconfirmed-stays") {
-            return Failure::NotConfirmed;
+        let entry = mail.accounts.get_mut(&account);
+        let mut held = entry.into_iter().flat_map(|entry| &mut entry.held);
+        // It may have been refused since, with its account.
+        if let Some(held) = held.find(|held| held.others == OtherNodes::Awaited(number)) {
+            held.others = others;
+            mail.agenda.answer(account);
         }
-        while !rest.is_empty() {
-            let mut len = rest.len().min(self.config.messages_per_call_max.max(1));
-            let Ok(replica) = self.replica(account) else {
-                return Failure::Temporary;
-            };
-            let mut plan = replica.plan_take_back(&rest[..len]);
-            while len > 1 && !fits(replica, &plan) {
-                len /= 2;
-                plan = replica.plan_take_back(&rest[..len]);
-            }
-            // What was refused must not stay, however little room there is.
-            self.write_for(now, account, plan.ops, &[], false, Some(Room::Vital));
-            rest = &rest[len..];
-        }
-        self.collect_soon(now, account);
-        Failure::NotConfirmed
     }
+}
+
+/// A state is joined, as far as that can be: it is known of bodies whether they are here.
+pub(super) fn answer_of_bodies(mail: &mut Mail, partition: PartitionId) {
+    if let Some(own) = mail.partitions.running(partition) {
+        let askers = own.confirming.askers.keys().copied();
+        let here: Vec<BlobName> = askers.filter(|body| own.has_body(body)).collect();
+        let after = own.newest();
+        here.iter()
+            .for_each(|body| own.confirming.here(body, after));
+    }
+    confirm_on(mail, partition);
+}
+
+/// Too few nodes have it in time: takes back messages that lie where they were put, by whatever name. Says what the client is told.
+pub(super) fn not_confirmed(
+    mail: &mut Mail,
+    now: Now,
+    account: AccountId,
+    put: Option<&[(MessageId, Stamp)]>,
+) -> Failure {
+    let Some(mut rest) = put.filter(|put| !put.is_empty()) else {
+        return Failure::DoneHere;
+    };
+    if broken("unconfirmed-stays") {
+        return Failure::NotConfirmed;
+    }
+    while !rest.is_empty() {
+        let mut len = rest.len().min(mail.config.messages_per_call_max.max(1));
+        let Ok(replica) = mail.accounts.replica(account) else {
+            return Failure::Temporary;
+        };
+        let mut plan = replica.plan_take_back(&rest[..len]);
+        while len > 1 && !fits(replica, &plan) {
+            len /= 2;
+            plan = replica.plan_take_back(&rest[..len]);
+        }
+        // What was refused must not stay, however little room there is.
+        mail.write_for(now, account, plan.ops, &[], false, Some(Room::Vital));
+        rest = &rest[len..];
+    }
+    mail.collect_soon(now, account);
+    Failure::NotConfirmed
 }
 
 #[cfg(test)]

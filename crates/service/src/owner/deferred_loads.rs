@@ -6,13 +6,10 @@
 //! leave it to nobody.
 
 use whimbrel_crdt::PartitionId;
-use whimbrel_mailbox::{AccountId, BlobName};
+use whimbrel_mailbox::AccountId;
 
-use super::{Own, Partition, PartitionOwner, Phase, keys};
-use crate::{
-    machine::{Now, Output},
-    peers::PeerOutput,
-};
+use super::{Account, Mail, Own, Partition, Phase, keys, missing_blobs};
+use crate::machine::Now;
 
 impl Own {
     /// Those for whose sake no body has come. What is late in a syncing partition is claimed when it is syncing no more; bodies are shown before: it
@@ -25,84 +22,73 @@ impl Own {
     }
 }
 
-impl PartitionOwner {
-    /// A body has come, or was here at this time of the monotonic clock. Whether an account that names it has to be loaded first; it will be.
-    pub(super) fn is_to_be_loaded(
-        &mut self,
-        account: AccountId,
-        blob: BlobName,
-        looked: u64,
-    ) -> bool {
-        let phase = self.accounts.get(&account).map(|entry| &entry.phase);
-        let is_here = match phase {
-            None
-            | Some(Phase::Absent | Phase::Loading { .. } | Phase::Asking | Phase::Joining(_)) => {
-                // A stalled one is loaded by the next start.
-                self.is_stalled(account)
-            }
-            Some(Phase::Resuming(_)) => false,
-            Some(Phase::Running(_) | Phase::Unopened | Phase::Removed | Phase::Purging) => true,
-        };
-        if is_here {
-            return false;
-        }
-        self.arrived
-            .entry(account)
-            .or_default()
-            .insert(blob, looked);
-        self.entry(account);
-        self.load(account);
-        true
-    }
+/// Whether the account is to be loaded, whoever waits for it.
+pub(super) fn is_deferred_loads(mail: &Mail, account: AccountId) -> bool {
+    let of_partition = match mail.partitions.get(&keys::partition_of(account)) {
+        Some(Partition::Running(own)) => own.deferred_loads().any(|of| of == account),
+        _ => false,
+    };
+    of_partition || mail.bodies.has_arrived_for(account)
+}
 
-    /// Whether the account is to be loaded, whoever waits for it.
-    pub(super) fn is_deferred_loads(&self, account: AccountId) -> bool {
-        let of_partition = match self.partitions.get(&keys::partition_of(account)) {
-            Some(Partition::Running(own)) => own.deferred_loads().any(|of| of == account),
-            _ => false,
-        };
-        of_partition || self.arrived.contains_key(&account)
+/// The account is in memory, and what was late in it is claimed again, but in a syncing partition.
+pub(super) fn is_looked_at(mail: &mut Mail, now: Now, account: AccountId) {
+    if let Some(own) = mail.partitions.running(keys::partition_of(account))
+        && !own.is_syncing()
+    {
+        own.late.remove(&account);
     }
-
-    /// The account is in memory, and what was late in it is claimed again, but in a syncing partition.
-    pub(super) fn is_looked_at(&mut self, now: Now, account: AccountId) {
-        if let Some(own) = self.running(keys::partition_of(account))
-            && !own.is_syncing()
-        {
-            own.late.remove(&account);
-        }
-        for (blob, looked) in self.arrived.remove(&account).into_iter().flatten() {
-            self.body_came(now, blob, looked);
-        }
+    for (blob, looked) in mail.bodies.take_arrived(account) {
+        missing_blobs::body_came(mail, now, blob, looked);
     }
+}
 
-    /// It will not be in memory: it stalls, or there is no such account any more.
-    pub(super) fn is_not_looked_at(&mut self, account: AccountId) {
-        if let Some(own) = self.running(keys::partition_of(account)) {
-            own.late.remove(&account);
-        }
-        for blob in self
-            .arrived
-            .remove(&account)
-            .unwrap_or_default()
-            .into_keys()
-        {
-            // It is said again that it is here, and others may name it.
-            self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
-        }
+/// Loads those of a partition that are not being loaded: reading may have failed.
+pub(super) fn load_deferred_loads(mail: &mut Mail, partition: PartitionId) {
+    let Some(Partition::Running(own)) = mail.partitions.get(&partition) else {
+        return;
+    };
+    let arrived = mail.bodies.awaited_accounts(partition);
+    let all: Vec<AccountId> = own.deferred_loads().chain(arrived).collect();
+    for account in all {
+        mail.accounts.used(account);
+        mail.load(account);
     }
+}
 
-    /// Loads those of a partition that are not being loaded: reading may have failed.
-    pub(super) fn load_deferred_loads(&mut self, partition: PartitionId) {
-        let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
+/// A commit is durable: accounts whose part of it is held until then are read again, and take it.
+pub(super) fn resume_on(mail: &mut Mail, partition: PartitionId) {
+    let Some(own) = mail.partitions.running(partition) else {
+        return;
+    };
+    if own.stalled.values().any(|of| !of.tried) {
+        load_deferred_loads(mail, partition);
+    }
+}
+
+/// Accounts that are not in memory are read if anybody wants them, but while the partition is left alone only those for which a client waits;
+/// others are forgotten.
+pub(super) fn load_wanted(mail: &mut Mail, partition: PartitionId) {
+    let absent = |entry: &Account| matches!(entry.phase, Phase::Absent);
+    for account in mail.accounts.find(partition, absent) {
+        let (Some(entry), Some(Partition::Running(own))) =
+            (mail.accounts.get(&account), mail.partitions.get(&partition))
+        else {
             return;
         };
-        let arrived = self.arrived.keys().copied();
-        let arrived = arrived.filter(|account| keys::partition_of(*account) == partition);
-        let all: Vec<AccountId> = own.deferred_loads().chain(arrived).collect();
-        for account in all {
-            self.entry(account);
-            self.load(account);
+        let waiting = !entry.waiting.is_empty();
+        let known = waiting || !entry.watchers.is_empty() || !entry.held.is_empty();
+        // In a syncing partition it waits for more than its rows; one that is stalled may be what that waits for.
+        let for_more = waiting && own.is_syncing() && !own.stalled.contains_key(&account);
+        let left_alone = own.retry_at.is_some() && !waiting;
+        if known && (for_more || left_alone) {
+            continue;
+        }
+        if known || is_deferred_loads(mail, account) {
+            mail.load(account);
+        } else {
+            mail.accounts.remove(&account);
         }
     }
+    mail.agenda.work(partition);
 }

@@ -6,9 +6,10 @@
 use whimbrel_mailbox::{AccountId, BlobName, MailboxName, MessageId};
 
 use super::{
-    Partition, PartitionOwner,
-    calls::{failure, new_message},
+    Mail, Partition,
+    answers::{failure, new_message},
     keys::partition_of,
+    missing_blobs,
     split_commits::fits_append,
 };
 use crate::{
@@ -24,72 +25,73 @@ pub fn import_upload(entry: EntryId, account: AccountId, hash: &[u8; 32]) -> Upl
     MessageId::imported_upload(entry, account, hash)
 }
 
-impl PartitionOwner {
-    pub(super) fn import(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        name: &MailboxName,
-        messages: Vec<(EntryId, NewMail)>,
-    ) -> Result<Reply, Failure> {
-        let came = self.came_again(account, &messages)?;
-        let at = self.at(now, account);
-        let messages = messages.into_iter();
-        let messages = messages.map(|(entry, new)| (entry, new_message(new)));
-        let replica = self.replica(account)?;
-        let plan = replica
-            .plan_import(&at, name, messages.collect())
-            .map_err(failure)?;
-        fits_append(replica, &plan)?;
-        self.write(now, account, plan.ops, &[name]);
-        if !came.is_empty() {
-            for blob in came {
-                self.body_came(now, blob, now.mono_micros);
-            }
-            // The answer waits for the commits that say so: they are the partition's, and with them the bodies are durable.
-            let newest = self.running(partition_of(account)).map(|own| own.newest());
-            if let Some(entry) = self.accounts.get_mut(&account) {
-                entry.newest = entry.newest.max(newest);
-            }
+pub(super) fn import(
+    mail: &mut Mail,
+    now: Now,
+    account: AccountId,
+    name: &MailboxName,
+    messages: Vec<(EntryId, NewMail)>,
+) -> Result<Reply, Failure> {
+    let came = came_again(mail, account, &messages)?;
+    let at = mail.at(now, account);
+    let messages = messages.into_iter();
+    let messages = messages.map(|(entry, new)| (entry, new_message(new)));
+    let replica = mail.accounts.replica(account)?;
+    let plan = replica
+        .plan_import(&at, name, messages.collect())
+        .map_err(failure)?;
+    fits_append(replica, &plan)?;
+    mail.write(now, account, plan.ops, &[name]);
+    if !came.is_empty() {
+        for blob in came {
+            missing_blobs::body_came(mail, now, blob, now.mono_micros);
         }
-        Ok(Reply::Appended {
-            uid_validity: self.replica(account)?.uidvalidity(),
-            uids: plan.outcome,
-        })
+        // The answer waits for the commits that say so: they are the partition's, and with them the bodies are durable.
+        let newest = mail
+            .partitions
+            .running(partition_of(account))
+            .map(|own| own.newest());
+        if let Some(entry) = mail.accounts.get_mut(&account) {
+            entry.newest = entry.newest.max(newest);
+        }
     }
+    Ok(Reply::Appended {
+        uid_validity: mail.accounts.replica(account)?.uidvalidity(),
+        uids: plan.outcome,
+    })
+}
 
-    /// Bodies that were not here, and that are now: other nodes imported the messages, too, and may be gone.
-    ///
-    /// # Errors
-    /// One is on its way, and the upload is called otherwise: only when it is here the message is. Or the message is new in a cluster, and the upload
-    /// called otherwise: others make the same message with the body that is called as it is, and one of another name would be nowhere if its only
-    /// node lost it, though they had its bytes.
-    fn came_again(
-        &self,
-        account: AccountId,
-        messages: &[(EntryId, NewMail)],
-    ) -> Result<Vec<BlobName>, Failure> {
-        let replica = self.replica(account)?;
-        let Some(Partition::Running(own)) = self.partitions.get(&partition_of(account)) else {
-            return Err(Failure::Temporary);
-        };
-        let mut came = Vec::new();
-        for (entry, new) in messages {
-            let Some(blob) = replica.body(&MessageId::imported(*entry, account)) else {
-                let called = import_upload(*entry, account, &new.blob.hash);
-                if !self.config.is_alone() && new.blob.upload != called {
-                    return Err(Failure::Temporary);
-                }
-                continue;
-            };
-            if !own.missing_blobs.contains_key(&blob) {
-                continue;
-            }
-            if blob != new.blob || !own.missing_blobs.is_named_durably(&blob) {
+/// Bodies that were not here, and that are now: other nodes imported the messages, too, and may be gone.
+///
+/// # Errors
+/// One is on its way, and the upload is called otherwise: only when it is here the message is. Or the message is new in a cluster, and the upload
+/// called otherwise: others make the same message with the body that is called as it is, and one of another name would be nowhere if its only
+/// node lost it, though they had its bytes.
+fn came_again(
+    mail: &Mail,
+    account: AccountId,
+    messages: &[(EntryId, NewMail)],
+) -> Result<Vec<BlobName>, Failure> {
+    let replica = mail.accounts.replica(account)?;
+    let Some(Partition::Running(own)) = mail.partitions.get(&partition_of(account)) else {
+        return Err(Failure::Temporary);
+    };
+    let mut came = Vec::new();
+    for (entry, new) in messages {
+        let Some(blob) = replica.body(&MessageId::imported(*entry, account)) else {
+            let called = import_upload(*entry, account, &new.blob.hash);
+            if !mail.config.is_alone() && new.blob.upload != called {
                 return Err(Failure::Temporary);
             }
-            came.push(blob);
+            continue;
+        };
+        if !own.missing_blobs.contains_key(&blob) {
+            continue;
         }
-        Ok(came)
+        if blob != new.blob || !own.missing_blobs.is_named_durably(&blob) {
+            return Err(Failure::Temporary);
+        }
+        came.push(blob);
     }
+    Ok(came)
 }

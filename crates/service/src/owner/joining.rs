@@ -17,12 +17,12 @@ use whimbrel_mailbox::{AccountId, BlobName, Content, MessageId, Replica, RowKey}
 use whimbrel_storage::{Mutation, Room, StoreError};
 
 use super::{
-    Partition, PartitionOwner, Phase, keys,
-    missing_blobs::unnamed_by,
-    notify::Notifier,
+    Mail, Partition, Phase, confirming, deferred_loads, keys, loading,
+    missing_blobs::{self, unnamed_by},
     pending_merge::PendingMerge,
     rows::{blob_name, drop_coming, holder, push_row},
-    snapshot::{PAGE_BYTES, Paging as Pages},
+    snapshot::{self, PAGE_BYTES, Paging as Pages},
+    syncing,
 };
 use crate::{
     api::Failure,
@@ -127,616 +127,620 @@ impl Joining {
     }
 }
 
-impl PartitionOwner {
-    fn joining(&mut self, partition: PartitionId) -> Option<&mut Joining> {
-        self.running(partition)?.states.joining.as_mut()
+// --- One account ----------------------------------------------------------------------------------------------------
+
+/// The rows of an account were read (`None`: there are none). If the partition is being joined, so is the account, perhaps; else `own` comes back.
+pub(super) fn join_loaded(
+    mail: &mut Mail,
+    account: AccountId,
+    own: Option<Box<Replica>>,
+) -> Result<(), Option<Box<Replica>>> {
+    let partition = keys::partition_of(account);
+    let Some(joining) = mail.partitions.joining(partition) else {
+        return Err(own);
+    };
+    let range = keys::coming_of(joining.joined.state, keys::loaded_range(account));
+    let known = own.iter().flat_map(|replica| replica.contents());
+    let coming = Coming {
+        known: known.collect(),
+        own,
+        theirs: Vec::new(),
+        reading: Ticket(0),
+        after: None,
+        wanted: Vec::new(),
+        copied: false,
+        asked: false,
+    };
+    let Some(entry) = mail.accounts.get_mut(&account) else {
+        return Ok(());
+    };
+    entry.phase = Phase::Joining(Box::new(coming));
+    read_of(mail, account, Paging::Rows(account), range);
+    Ok(())
+}
+
+/// Reads the next page of what came of an account.
+fn read_of(mail: &mut Mail, account: AccountId, of: Paging, range: (Vec<u8>, Vec<u8>)) {
+    let partition = keys::partition_of(account);
+    let reading = snapshot::read_page(mail, partition, Pages::Join(of), None, range, PAGE_BYTES);
+    if let Some(coming) = mail.accounts.coming(account) {
+        coming.reading = reading;
     }
+}
 
-    // --- One account ----------------------------------------------------------------------------------------------------
-
-    /// The rows of an account were read (`None`: there are none). If the partition is being joined, so is the account, perhaps; else `own` comes back.
-    pub(super) fn join_loaded(
-        &mut self,
-        account: AccountId,
-        own: Option<Box<Replica>>,
-    ) -> Result<(), Option<Box<Replica>>> {
-        let partition = keys::partition_of(account);
-        let Some(joining) = self.joining(partition) else {
-            return Err(own);
-        };
-        let range = keys::coming_of(joining.joined.state, keys::loaded_range(account));
-        let known = own.iter().flat_map(|replica| replica.contents());
-        let coming = Coming {
-            known: known.collect(),
-            own,
-            theirs: Vec::new(),
-            reading: Ticket(0),
-            after: None,
-            wanted: Vec::new(),
-            copied: false,
-            asked: false,
-        };
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return Ok(());
-        };
-        entry.phase = Phase::Joining(Box::new(coming));
-        self.read_of(account, Paging::Rows(account), range);
-        Ok(())
-    }
-
-    /// Reads the next page of what came of an account.
-    fn read_of(&mut self, account: AccountId, of: Paging, range: (Vec<u8>, Vec<u8>)) {
-        let partition = keys::partition_of(account);
-        let reading = self.page(partition, Pages::Join(of), None, range, PAGE_BYTES);
-        if let Some(coming) = self.coming(account) {
-            coming.reading = reading;
+pub(super) fn join_page(
+    mail: &mut Mail,
+    now: Now,
+    partition: PartitionId,
+    ticket: Ticket,
+    of: Paging,
+    page: Page,
+) {
+    if let Paging::Rows(account) | Paging::Contents(account) = &of {
+        let coming = mail.accounts.coming(*account);
+        if coming.is_none_or(|coming| coming.reading != ticket) {
+            return;
+        }
+        if mail.partitions.joining(partition).is_none() {
+            // The last row went while it was looked for.
+            return joined_already(mail, now, *account);
         }
     }
+    let busy = mail
+        .partitions
+        .joining(partition)
+        .map(|joining| &joining.busy);
+    match (&of, busy) {
+        (Paging::Next, Some(Busy::Looking(reading))) if *reading == ticket => {}
+        (Paging::Drop(_), Some(Busy::Finding(reading))) if *reading == ticket => {}
+        (Paging::Names, Some(Busy::Naming(reading, _))) if *reading == ticket => {}
+        (Paging::Next | Paging::Drop(_) | Paging::Names, _) => return,
+        (Paging::Rows(_) | Paging::Contents(_), _) => {}
+    }
+    match of {
+        Paging::Next => next_found(mail, partition, page),
+        Paging::Rows(account) => rows_came(mail, now, account, page),
+        Paging::Contents(account) => contents_came(mail, now, account, page),
+        Paging::Drop(account) => drop_page(mail, partition, account, page),
+        Paging::Names => names_page(mail, partition, page),
+    }
+}
 
-    fn coming(&mut self, account: AccountId) -> Option<&mut Coming> {
-        match &mut self.accounts.get_mut(&account)?.phase {
-            Phase::Joining(coming) => Some(coming),
+/// A page of what came of an account.
+fn rows_came(mail: &mut Mail, now: Now, account: AccountId, page: Page) {
+    let partition = keys::partition_of(account);
+    let Some(state) = mail
+        .partitions
+        .joining(partition)
+        .map(|joining| joining.joined.state)
+    else {
+        return;
+    };
+    let Some(coming) = mail.accounts.coming(account) else {
+        return;
+    };
+    let last = page.rows.last().map(|(key, _)| key.clone());
+    for (key, value) in page.rows {
+        match keys::row_of_key(keys::key_of_coming(&key)) {
+            Ok(row) => coming.theirs.push((row, value.to_vec())),
+            Err(error) => return cannot_join(mail, account, &error.to_string()),
+        }
+    }
+    if let (false, Some(last)) = (page.end, last) {
+        let (_, to) = keys::coming_of(state, keys::loaded_range(account));
+        let from = [&last[..], &[0]].concat();
+        return read_of(mail, account, Paging::Rows(account), (from, to));
+    }
+    let is_complete = matches!(coming.theirs.first(), Some((RowKey::Account, _)));
+    if !is_complete {
+        // It is joined, or nothing came of it. What is left of it goes in the background.
+        return joined_already(mail, now, account);
+    }
+    if coming.own.is_none() && !broken("removed-comes-back-by-state") {
+        coming.asked = true;
+        return mail.out.push(Output::AskBirth(account));
+    }
+    copy_contents(mail, account);
+}
+
+/// The directory has said what it knows of an account of which rows came and none are here.
+pub(super) fn born_joining(
+    mail: &mut Mail,
+    _now: Now,
+    account: AccountId,
+    account_status: AccountStatus,
+) -> bool {
+    let next = mail.partitions.is_next(account);
+    let Some(coming) = mail.accounts.coming(account) else {
+        return false;
+    };
+    if !std::mem::take(&mut coming.asked) {
+        return true;
+    }
+    if account_status != AccountStatus::Removed {
+        copy_contents(mail, account);
+    } else if next {
+        // The batch is passed over; the rows go in the background.
+        mail.unopened(account, false);
+    } else {
+        mail.drop_account(account, Failure::NoSuchAccount);
+        drop_rows(mail, account);
+    }
+    join_on(mail, keys::partition_of(account));
+    true
+}
+
+/// Copies the next page of content rows.
+fn copy_contents(mail: &mut Mail, account: AccountId) {
+    let partition = keys::partition_of(account);
+    let Some(state) = mail
+        .partitions
+        .joining(partition)
+        .map(|joining| joining.joined.state)
+    else {
+        return;
+    };
+    let range = keys::coming_of(state, keys::content_range(account));
+    read_of(mail, account, Paging::Contents(account), range);
+}
+
+fn contents_came(mail: &mut Mail, now: Now, account: AccountId, page: Page) {
+    let ticket = mail.out.ticket();
+    // All are read before anything is done: what would be known to be missing_blobs by the good ones would be in no row.
+    let read = page.rows.into_iter().map(|(key, value)| {
+        match keys::row_of_key(keys::key_of_coming(&key)) {
+            Ok(RowKey::Content(origin)) => {
+                let blob = Content::decode(&value).ok()?.blob;
+                Some((key, origin, blob, value))
+            }
             _ => None,
         }
+    });
+    let Some(rows) = read.collect::<Option<Vec<_>>>() else {
+        return cannot_join(mail, account, "a content row that came cannot be read");
+    };
+    let Some(entry) = mail.accounts.get_mut(&account) else {
+        return;
+    };
+    let (Phase::Joining(coming), Some(Partition::Running(own))) =
+        (&mut entry.phase, mail.partitions.get_mut(&entry.partition))
+    else {
+        return;
+    };
+    coming.copied = page.end;
+    let mut mutations = Vec::with_capacity(rows.len() * 4);
+    for (key, origin, blob, value) in rows {
+        // One that was imported may have another body there: the join takes the greater one.
+        let known = coming.known.get(&origin);
+        if known.is_none_or(|known| *known < blob) {
+            mutations.extend(known.map(|known| Mutation::Release {
+                blob: blob_name(known),
+                holder: holder(account, origin),
+            }));
+            mail.bodies.miss(blob, entry.partition);
+            mutations.extend(own.lack(blob, &[account].into(), ticket));
+            coming.wanted.push(blob);
+            let row = RowKey::Content(origin);
+            push_row(&mut mutations, account, &row, Some(value.to_vec()));
+        }
+        drop_coming(&mut mutations, key.into(), &value);
     }
+    let partition = entry.partition;
+    if !mutations.is_empty() {
+        coming.after = Some(ticket);
+        entry.newest = Some(ticket);
+        let mut commit = own.log.commit_of_others();
+        commit.mutations.extend(mutations);
+        mail.hand_out_for(partition, ticket, commit);
+        // Goes on when this is durable: so nothing piles up, and no page has the same rows.
+        return;
+    }
+    join_account(mail, now, account);
+}
 
-    pub(super) fn join_page(
-        &mut self,
-        now: Now,
-        partition: PartitionId,
-        ticket: Ticket,
-        of: Paging,
-        page: Page,
-    ) {
-        if let Paging::Rows(account) | Paging::Contents(account) = &of {
-            let coming = self.coming(*account);
-            if coming.is_none_or(|coming| coming.reading != ticket) {
-                return;
-            }
-            if self.joining(partition).is_none() {
-                // The last row went while it was looked for.
-                return self.joined_already(now, *account);
-            }
+/// All that is needed is in memory, and the contents are copied.
+fn join_account(mail: &mut Mail, now: Now, account: AccountId) {
+    let planned = mail.at(now, account);
+    let Some(entry) = mail.accounts.get_mut(&account) else {
+        return;
+    };
+    let Some(Partition::Running(own)) = mail.partitions.get_mut(&entry.partition) else {
+        return;
+    };
+    let Some(joined) = own.states.joining.as_ref().map(|joining| &joining.joined) else {
+        return;
+    };
+    if !matches!(entry.phase, Phase::Joining(_)) {
+        return;
+    }
+    let Phase::Joining(coming) = std::mem::replace(&mut entry.phase, Phase::Absent) else {
+        return;
+    };
+    let Coming {
+        own: mine, theirs, ..
+    } = *coming;
+    let gone_rows: Vec<RowKey> = theirs.iter().map(|(row, _)| row.clone()).collect();
+    let mut theirs = theirs;
+    if broken("state-without-hidden") {
+        let whole = Replica::load(account, mail.config.slot, theirs.clone(), &joined.theirs);
+        let living = whole.map(|replica| replica.replicated_rows(false));
+        theirs = living.unwrap_or_default();
+    }
+    let other = match Replica::load(account, mail.config.slot, theirs, &joined.theirs) {
+        Ok(other) => other,
+        Err(error) => {
+            let cause = format!("what came of it cannot be loaded: {error}");
+            return cannot_join(mail, account, &cause);
         }
-        let busy = self.joining(partition).map(|joining| &joining.busy);
-        match (&of, busy) {
-            (Paging::Next, Some(Busy::Looking(reading))) if *reading == ticket => {}
-            (Paging::Drop(_), Some(Busy::Finding(reading))) if *reading == ticket => {}
-            (Paging::Names, Some(Busy::Naming(reading, _))) if *reading == ticket => {}
-            (Paging::Next | Paging::Drop(_) | Paging::Names, _) => return,
-            (Paging::Rows(_) | Paging::Contents(_), _) => {}
-        }
-        match of {
-            Paging::Next => self.next_found(partition, page),
-            Paging::Rows(account) => self.rows_came(now, account, page),
-            Paging::Contents(account) => self.contents_came(now, account, page),
-            Paging::Drop(account) => self.drop_page(partition, account, page),
-            Paging::Names => self.names_page(partition, page),
+    };
+    let mut replica = mine.map_or_else(
+        || {
+            let mut replica = Replica::new(account, mail.config.slot);
+            own.begin(&mut replica, &mail.config.renewal());
+            replica
+        },
+        |replica| *replica,
+    );
+    // Bodies may have come since it was read.
+    replica.lack_all(&own.missing_blobs);
+    let mut missing_blobs: Vec<BlobName> = other.contents().map(|(_, blob)| blob).collect();
+    missing_blobs.retain(|blob| own.missing_blobs.contains_key(blob));
+    missing_blobs.iter().for_each(|blob| replica.lack(*blob));
+    let mine = replica.contents().map(|(_, blob)| blob);
+    missing_blobs.extend(mine.filter(|blob| own.missing_blobs.contains_key(blob)));
+    let epoch = replica.epoch();
+    let peers = own.peers(now, account, &mail.config.peers);
+    let at = own.log.hlc().last();
+    replica.lead(&planned, &mail.config.renewal(), Some(&other));
+    let effects = replica.join(&joined.mine, &other, &joined.theirs, at, &peers);
+    let risen = (replica.epoch() > epoch).then(|| replica.uidvalidity());
+    if !mail.config.peers.is_empty() {
+        // Whoever has our next operation knows what is here now.
+        let shown = own.announced.all_visible(account.0);
+        replica.note_claims(None, own.log.origin(), own.log.next(), &shown);
+    }
+    mail.sessions
+        .changed(&mut mail.out, account, &mut entry.watchers, &effects, risen);
+    if risen.is_some() {
+        mail.agenda.watched(account);
+    }
+    // Mailboxes before messages, what vanished before what is no longer shown: half of it can be loaded, and tells too much rather than too little.
+    let mut rows = replica.take_dirty();
+    rows.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let mut units: Vec<Vec<Mutation>> = Vec::with_capacity(rows.len());
+    for (row, value) in rows {
+        let mut unit = Vec::with_capacity(1);
+        push_row(&mut unit, account, &row, value);
+        units.push(unit);
+    }
+    let (state, partition) = (joined.state, entry.partition);
+    // As of one that was loaded: some may be named by the rows of other accounts alone.
+    own.missing_blobs
+        .hold_back(account, replica.missing_blobs());
+    // Not all messages stay: what is gone at one of the two is gone.
+    let unnamed = unnamed_by(&replica, missing_blobs);
+    units.push(own.names_no_more(account, unnamed.iter().copied()));
+    // The account row is the first, and says that the account is to be joined.
+    let gone = |row: &RowKey| Mutation::Delete {
+        key: keys::coming_key(state, &keys::row_key(account, row)).into(),
+    };
+    units.extend(gone_rows.iter().map(|row| vec![gone(row)]));
+    let stalled = own.stalled.contains_key(&account);
+    // It is in memory from now on, so that commits are its own.
+    let measured = mail.limits.measure(&mut entry.measured, &mut replica);
+    mail.out.extend(measured);
+    mail.counted.accounts_joined += 1;
+    mail.write_rows(account, Room::Ordinary, units);
+    missing_blobs::missed_no_more(mail, partition, unnamed);
+    if stalled {
+        mail.resume(account, replica);
+    } else {
+        loading::run(mail, now, account, replica, Vec::new());
+    }
+}
+
+/// Nothing is to be joined any more: the account goes on as it was loaded.
+fn joined_already(mail: &mut Mail, now: Now, account: AccountId) {
+    let Some(entry) = mail.accounts.get_mut(&account) else {
+        return;
+    };
+    let Phase::Joining(coming) = std::mem::replace(&mut entry.phase, Phase::Absent) else {
+        return;
+    };
+    loading::loaded(mail, now, account, coming.own);
+}
+
+/// What came cannot be joined: the account stalls, and what came of it stays.
+fn cannot_join(mail: &mut Mail, account: AccountId, cause: &str) {
+    if let Some(joining) = mail.partitions.joining(keys::partition_of(account)) {
+        joining.left = true;
+    }
+    mail.stall(account, &format!("it cannot be joined: {cause}"));
+}
+
+/// An account is removed: if others are joined but those that cannot be, it may have been the last of these. What came of it goes.
+pub(super) fn join_anew(mail: &mut Mail, partition: PartitionId) {
+    if let Some(joining) = mail.partitions.joining(partition)
+        && joining.left
+    {
+        let (first, _) = keys::coming_range(joining.joined.state);
+        (joining.cursor, joining.busy, joining.left) = (first, Busy::Idle, false);
+        mail.agenda.join(partition);
+    }
+}
+
+// --- All accounts ---------------------------------------------------------------------------------------------------
+
+/// A commit is durable: what waited for it goes on. Gives accounts of which contents are copied, and whether these were all
+/// ([`PartitionOwner::copy_on`]).
+pub(super) fn join_committed(
+    mail: &mut Mail,
+    partition: PartitionId,
+    ticket: Ticket,
+) -> Vec<(AccountId, bool)> {
+    let Some(joining) = mail.partitions.joining(partition) else {
+        return Vec::new();
+    };
+    if joining.after.is_some_and(|after| after <= ticket) {
+        joining.after = None;
+        deferred_loads::load_wanted(mail, partition);
+    }
+    let mut copying = Vec::new();
+    if let Some(joining) = mail.partitions.joining(partition)
+        && let Busy::Dropping(account, after) = joining.busy
+        && after <= ticket
+    {
+        drop_next(mail, account);
+    }
+    for (account, entry) in mail.accounts.of_mut(partition) {
+        if let Phase::Joining(coming) = &mut entry.phase
+            && coming.after.is_some_and(|after| after <= ticket)
+        {
+            coming.after = None;
+            let wanted = coming.wanted.drain(..).map(PeerOutput::Request);
+            mail.out.extend(wanted.map(Output::Peer));
+            copying.push((account, coming.copied));
         }
     }
+    copying
+}
 
-    /// A page of what came of an account.
-    fn rows_came(&mut self, now: Now, account: AccountId, page: Page) {
-        let partition = keys::partition_of(account);
-        let Some(state) = self.joining(partition).map(|joining| joining.joined.state) else {
-            return;
-        };
-        let Some(coming) = self.coming(account) else {
-            return;
-        };
-        let last = page.rows.last().map(|(key, _)| key.clone());
-        for (key, value) in page.rows {
-            match keys::row_of_key(keys::key_of_coming(&key)) {
-                Ok(row) => coming.theirs.push((row, value.to_vec())),
-                Err(error) => return self.cannot_join(account, &error.to_string()),
+/// A page of the contents of an account is copied: the next one follows, or the account is joined.
+pub(super) fn copy_on(mail: &mut Mail, now: Now, account: AccountId, copied: bool) {
+    if copied {
+        join_account(mail, now, account);
+    } else {
+        copy_contents(mail, account);
+    }
+}
+
+/// Goes on with the next account, when the one before is done.
+pub(super) fn join_on(mail: &mut Mail, partition: PartitionId) {
+    let Some(Partition::Running(own)) = mail.partitions.get(&partition) else {
+        return;
+    };
+    let Some(joining) = &own.states.joining else {
+        return;
+    };
+    if !joining.is_durable() || own.failed || own.retry_at.is_some() {
+        return;
+    }
+    match joining.busy {
+        Busy::Looking(_)
+        | Busy::Finding(_)
+        | Busy::Dropping(..)
+        | Busy::Naming(..)
+        | Busy::Ended(_) => return,
+        Busy::Idle => {}
+        Busy::Account(account) => {
+            let entry = mail.accounts.get(&account);
+            let writing = entry.is_some_and(|entry| entry.under_way(&mail.out).is_some());
+            match entry.map(|entry| &entry.phase) {
+                // It waits for something that comes.
+                Some(
+                    Phase::Loading { .. }
+                    | Phase::Asking
+                    | Phase::Joining(_)
+                    | Phase::Resuming(_)
+                    | Phase::Purging,
+                ) => return,
+                // Reading it has failed, or its rows were read before the state was there.
+                Some(Phase::Absent) => return mail.load(account),
+                Some(Phase::Running(_) | Phase::Unopened | Phase::Removed) if writing => return,
+                Some(Phase::Running(_) | Phase::Unopened | Phase::Removed) | None => {}
             }
         }
-        if let (false, Some(last)) = (page.end, last) {
-            let (_, to) = keys::coming_of(state, keys::loaded_range(account));
-            let from = [&last[..], &[0]].concat();
-            return self.read_of(account, Paging::Rows(account), (from, to));
-        }
-        let is_complete = matches!(coming.theirs.first(), Some((RowKey::Account, _)));
-        if !is_complete {
-            // It is joined, or nothing came of it. What is left of it goes in the background.
-            return self.joined_already(now, account);
-        }
-        if coming.own.is_none() && !broken("removed-comes-back-by-state") {
-            coming.asked = true;
-            return self.out.push_back(Output::AskBirth(account));
-        }
-        self.copy_contents(account);
     }
+    let (_, to) = keys::coming_range(joining.joined.state);
+    let from = joining.cursor.clone();
+    let of = Pages::Join(Paging::Next);
+    let reading = snapshot::read_page(mail, partition, of, None, (from, to), 1);
+    if let Some(joining) = mail.partitions.joining(partition) {
+        joining.busy = Busy::Looking(reading);
+    }
+}
 
-    /// The directory has said what it knows of an account of which rows came and none are here.
-    pub(super) fn born_joining(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        account_status: AccountStatus,
-    ) -> bool {
-        let next = self.is_next(keys::partition_of(account), account);
-        let Some(coming) = self.coming(account) else {
-            return false;
-        };
-        if !std::mem::take(&mut coming.asked) {
-            return true;
-        }
-        if account_status != AccountStatus::Removed {
-            self.copy_contents(account);
-        } else if next {
-            // The batch is passed over; the rows go in the background.
-            self.unopened(account, false);
+/// The next row that came, and is not joined.
+fn next_found(mail: &mut Mail, partition: PartitionId, page: Page) {
+    let ticket = mail.out.ticket();
+    let Some(own) = mail.partitions.running(partition) else {
+        return;
+    };
+    let Some(joining) = own.states.joining.as_mut() else {
+        return;
+    };
+    joining.busy = Busy::Idle;
+    let state = joining.joined.state;
+    let Some((key, _)) = page.rows.first() else {
+        if !joining.left {
+            own.states.joining = None;
+            let mut commit = own.log.commit();
+            commit.room = Room::Frees;
+            let key = Bytes::from_static(log::JOINING_KEY);
+            commit.mutations.push(Mutation::Delete { key });
+            mail.hand_out_for(partition, ticket, commit);
+            confirming::answer_of_bodies(mail, partition);
         } else {
-            self.drop_account(account, Failure::NoSuchAccount);
-            self.drop_rows(account);
+            let all = keys::coming_range(state);
+            read_names(mail, partition, PendingMerge::default(), all);
         }
-        self.join_on(now, keys::partition_of(account));
-        true
-    }
-
-    /// Copies the next page of content rows.
-    fn copy_contents(&mut self, account: AccountId) {
-        let partition = keys::partition_of(account);
-        let Some(state) = self.joining(partition).map(|joining| joining.joined.state) else {
-            return;
-        };
-        let range = keys::coming_of(state, keys::content_range(account));
-        self.read_of(account, Paging::Contents(account), range);
-    }
-
-    fn contents_came(&mut self, now: Now, account: AccountId, page: Page) {
-        let ticket = self.ticket();
-        // All are read before anything is done: what would be known to be missing_blobs by the good ones would be in no row.
-        let read = page.rows.into_iter().map(|(key, value)| {
-            match keys::row_of_key(keys::key_of_coming(&key)) {
-                Ok(RowKey::Content(origin)) => {
-                    let blob = Content::decode(&value).ok()?.blob;
-                    Some((key, origin, blob, value))
-                }
-                _ => None,
-            }
-        });
-        let Some(rows) = read.collect::<Option<Vec<_>>>() else {
-            return self.cannot_join(account, "a content row that came cannot be read");
-        };
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return;
-        };
-        let (Phase::Joining(coming), Some(Partition::Running(own))) =
-            (&mut entry.phase, self.partitions.get_mut(&entry.partition))
-        else {
-            return;
-        };
-        coming.copied = page.end;
-        let mut mutations = Vec::with_capacity(rows.len() * 4);
-        for (key, origin, blob, value) in rows {
-            // One that was imported may have another body there: the join takes the greater one.
-            let known = coming.known.get(&origin);
-            if known.is_none_or(|known| *known < blob) {
-                mutations.extend(known.map(|known| Mutation::Release {
-                    blob: blob_name(known),
-                    holder: holder(account, origin),
-                }));
-                self.lacked.insert((blob, entry.partition));
-                mutations.extend(own.lack(blob, &[account].into(), ticket));
-                coming.wanted.push(blob);
-                let row = RowKey::Content(origin);
-                push_row(&mut mutations, account, &row, Some(value.to_vec()));
-            }
-            drop_coming(&mut mutations, key.into(), &value);
-        }
-        let partition = entry.partition;
-        if !mutations.is_empty() {
-            coming.after = Some(ticket);
-            entry.newest = Some(ticket);
-            let mut commit = own.log.commit_of_others();
-            commit.mutations.extend(mutations);
-            self.hand_out_for(partition, ticket, commit);
-            // Goes on when this is durable: so nothing piles up, and no page has the same rows.
-            return;
-        }
-        self.join_account(now, account);
-    }
-
-    /// All that is needed is in memory, and the contents are copied.
-    fn join_account(&mut self, now: Now, account: AccountId) {
-        let planned = self.at(now, account);
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return;
-        };
-        let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
-            return;
-        };
-        let Some(joined) = own.states.joining.as_ref().map(|joining| &joining.joined) else {
-            return;
-        };
-        if !matches!(entry.phase, Phase::Joining(_)) {
-            return;
-        }
-        let Phase::Joining(coming) = std::mem::replace(&mut entry.phase, Phase::Absent) else {
-            return;
-        };
-        let Coming {
-            own: mine, theirs, ..
-        } = *coming;
-        let gone_rows: Vec<RowKey> = theirs.iter().map(|(row, _)| row.clone()).collect();
-        let mut theirs = theirs;
-        if broken("state-without-hidden") {
-            let whole = Replica::load(account, self.config.slot, theirs.clone(), &joined.theirs);
-            let living = whole.map(|replica| replica.replicated_rows(false));
-            theirs = living.unwrap_or_default();
-        }
-        let other = match Replica::load(account, self.config.slot, theirs, &joined.theirs) {
-            Ok(other) => other,
-            Err(error) => {
-                let cause = format!("what came of it cannot be loaded: {error}");
-                return self.cannot_join(account, &cause);
-            }
-        };
-        let mut replica = mine.map_or_else(
-            || {
-                let mut replica = Replica::new(account, self.config.slot);
-                own.begin(&mut replica, &self.config.renewal());
-                replica
-            },
-            |replica| *replica,
-        );
-        // Bodies may have come since it was read.
-        replica.lack_all(&own.missing_blobs);
-        let mut missing_blobs: Vec<BlobName> = other.contents().map(|(_, blob)| blob).collect();
-        missing_blobs.retain(|blob| own.missing_blobs.contains_key(blob));
-        missing_blobs.iter().for_each(|blob| replica.lack(*blob));
-        let mine = replica.contents().map(|(_, blob)| blob);
-        missing_blobs.extend(mine.filter(|blob| own.missing_blobs.contains_key(blob)));
-        let epoch = replica.epoch();
-        let peers = own.peers(now, account, &self.config.peers);
-        let at = own.log.hlc().last();
-        replica.lead(&planned, &self.config.renewal(), Some(&other));
-        let effects = replica.join(&joined.mine, &other, &joined.theirs, at, &peers);
-        let risen = (replica.epoch() > epoch).then(|| replica.uidvalidity());
-        if !self.config.peers.is_empty() {
-            // Whoever has our next operation knows what is here now.
-            let shown = own.announced.all_visible(account.0);
-            replica.note_claims(None, own.log.origin(), own.log.next(), &shown);
-        }
-        let notifier = Notifier {
-            sessions: &mut self.sessions,
-            out: &mut self.out,
-        };
-        notifier.changed(account, &mut entry.watchers, &effects, risen);
-        self.looked.extend(risen.map(|_| account));
-        // Mailboxes before messages, what vanished before what is no longer shown: half of it can be loaded, and tells too much rather than too little.
-        let mut rows = replica.take_dirty();
-        rows.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let mut units: Vec<Vec<Mutation>> = Vec::with_capacity(rows.len());
-        for (row, value) in rows {
-            let mut unit = Vec::with_capacity(1);
-            push_row(&mut unit, account, &row, value);
-            units.push(unit);
-        }
-        let (state, partition) = (joined.state, entry.partition);
-        // As of one that was loaded: some may be named by the rows of other accounts alone.
-        own.missing_blobs
-            .hold_back(account, replica.missing_blobs());
-        // Not all messages stay: what is gone at one of the two is gone.
-        let unnamed = unnamed_by(&replica, missing_blobs);
-        units.push(own.names_no_more(account, unnamed.iter().copied()));
-        // The account row is the first, and says that the account is to be joined.
-        let gone = |row: &RowKey| Mutation::Delete {
-            key: keys::coming_key(state, &keys::row_key(account, row)).into(),
-        };
-        units.extend(gone_rows.iter().map(|row| vec![gone(row)]));
-        let stalled = own.stalled.contains_key(&account);
-        // It is in memory from now on, so that commits are its own.
-        let measured =
-            entry
-                .measured
-                .again(&mut replica, &mut self.memory, self.quotas.of(account));
-        self.out.extend(measured);
-        self.counted.accounts_joined += 1;
-        self.write_rows(account, Room::Ordinary, units);
-        self.missed_no_more(partition, unnamed);
-        if stalled {
-            self.resume(account, replica);
-        } else {
-            self.run(now, account, replica, Vec::new());
-        }
-    }
-
-    /// Nothing is to be joined any more: the account goes on as it was loaded.
-    fn joined_already(&mut self, now: Now, account: AccountId) {
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return;
-        };
-        let Phase::Joining(coming) = std::mem::replace(&mut entry.phase, Phase::Absent) else {
-            return;
-        };
-        self.loaded(now, account, coming.own);
-    }
-
-    /// What came cannot be joined: the account stalls, and what came of it stays.
-    fn cannot_join(&mut self, account: AccountId, cause: &str) {
-        if let Some(joining) = self.joining(keys::partition_of(account)) {
+        // Who cannot be joined is not served: the others need not wait for that.
+        return syncing::all_joined(mail, partition);
+    };
+    let theirs = keys::key_of_coming(key);
+    let Some(account) = keys::account_of_key(theirs) else {
+        return;
+    };
+    let is_complete = matches!(keys::row_of_key(theirs), Ok(RowKey::Account));
+    // Looked at again when it is done: then nothing of it is there, or rows that are of no use.
+    joining.cursor = keys::coming_key(state, theirs);
+    let stalled = own.stalled.get(&account).is_some_and(|of| of.tried);
+    if stalled && is_complete {
+        let joining = own.states.joining.as_mut();
+        if let Some(joining) = joining {
             joining.left = true;
+            let (_, end) = keys::whole_range(account);
+            joining.cursor = keys::coming_key(state, &end);
         }
-        self.stall(account, &format!("it cannot be joined: {cause}"));
+        mail.agenda.work(partition);
+        mail.agenda.join(partition);
+        return;
     }
-
-    /// An account is removed: if others are joined but those that cannot be, it may have been the last of these. What came of it goes.
-    pub(super) fn join_anew(&mut self, partition: PartitionId) {
-        if let Some(joining) = self.joining(partition)
-            && joining.left
-        {
-            let (first, _) = keys::coming_range(joining.joined.state);
-            (joining.cursor, joining.busy, joining.left) = (first, Busy::Idle, false);
-            self.joins.insert(partition);
-        }
+    if !is_complete {
+        return drop_rows(mail, account);
     }
-
-    // --- All accounts ---------------------------------------------------------------------------------------------------
-
-    /// A commit is durable: what waited for it goes on.
-    pub(super) fn join_committed(&mut self, now: Now, partition: PartitionId, ticket: Ticket) {
-        let Some(joining) = self.joining(partition) else {
-            return;
-        };
-        if joining.after.is_some_and(|after| after <= ticket) {
-            joining.after = None;
-            self.load_wanted(partition);
-        }
-        let mut copying = Vec::new();
-        if let Some(joining) = self.joining(partition)
-            && let Busy::Dropping(account, after) = joining.busy
-            && after <= ticket
-        {
-            self.drop_next(account);
-        }
-        for (account, entry) in &mut self.accounts {
-            if let Phase::Joining(coming) = &mut entry.phase
-                && entry.partition == partition
-                && coming.after.is_some_and(|after| after <= ticket)
-            {
-                coming.after = None;
-                let wanted = coming.wanted.drain(..).map(PeerOutput::Request);
-                self.out.extend(wanted.map(Output::Peer));
-                copying.push((*account, coming.copied));
-            }
-        }
-        for (account, copied) in copying {
-            if copied {
-                self.join_account(now, account);
-            } else {
-                self.copy_contents(account);
-            }
-        }
-        self.join_on(now, partition);
+    if let Some(joining) = own.states.joining.as_mut() {
+        joining.busy = Busy::Account(account);
     }
+    mail.accounts.used(account);
+    mail.load(account);
+    mail.agenda.join(partition);
+}
 
-    /// Goes on with the next account, when the one before is done.
-    pub(super) fn join_on(&mut self, _now: Now, partition: PartitionId) {
-        let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
-            return;
-        };
-        let Some(joining) = &own.states.joining else {
-            return;
-        };
-        if !joining.is_durable() || own.failed || own.retry_at.is_some() {
-            return;
-        }
-        match joining.busy {
-            Busy::Looking(_)
-            | Busy::Finding(_)
-            | Busy::Dropping(..)
-            | Busy::Naming(..)
-            | Busy::Ended(_) => return,
-            Busy::Idle => {}
-            Busy::Account(account) => {
-                let entry = self.accounts.get(&account);
-                let writing = entry.is_some_and(|entry| self.under_way(entry).is_some());
-                match entry.map(|entry| &entry.phase) {
-                    // It waits for something that comes.
-                    Some(
-                        Phase::Loading { .. }
-                        | Phase::Asking
-                        | Phase::Joining(_)
-                        | Phase::Resuming(_)
-                        | Phase::Purging,
-                    ) => return,
-                    // Reading it has failed, or its rows were read before the state was there.
-                    Some(Phase::Absent) => return self.load(account),
-                    Some(Phase::Running(_) | Phase::Unopened | Phase::Removed) if writing => return,
-                    Some(Phase::Running(_) | Phase::Unopened | Phase::Removed) | None => {}
-                }
-            }
-        }
-        let (_, to) = keys::coming_range(joining.joined.state);
-        let from = joining.cursor.clone();
-        let of = Pages::Join(Paging::Next);
-        let reading = self.page(partition, of, None, (from, to), 1);
-        if let Some(joining) = self.joining(partition) {
-            joining.busy = Busy::Looking(reading);
-        }
-    }
-
-    /// The next row that came, and is not joined.
-    fn next_found(&mut self, partition: PartitionId, page: Page) {
-        let ticket = self.ticket();
-        let Some(own) = self.running(partition) else {
-            return;
-        };
-        let Some(joining) = own.states.joining.as_mut() else {
-            return;
-        };
+/// Removes all that came of an account.
+fn drop_rows(mail: &mut Mail, account: AccountId) {
+    if let Some(joining) = mail.partitions.joining(keys::partition_of(account)) {
+        // Whatever the background does: it looks again from where it was.
         joining.busy = Busy::Idle;
-        let state = joining.joined.state;
-        let Some((key, _)) = page.rows.first() else {
-            if !joining.left {
-                own.states.joining = None;
-                let mut commit = own.log.commit();
-                commit.room = Room::Frees;
-                let key = Bytes::from_static(log::JOINING_KEY);
-                commit.mutations.push(Mutation::Delete { key });
-                self.hand_out_for(partition, ticket, commit);
-                self.answer_of_bodies(partition);
-            } else {
-                let all = keys::coming_range(state);
-                self.read_names(partition, PendingMerge::default(), all);
-            }
-            // Who cannot be joined is not served: the others need not wait for that.
-            return self.all_joined(partition);
-        };
-        let theirs = keys::key_of_coming(key);
-        let Some(account) = keys::account_of_key(theirs) else {
-            return;
-        };
-        let is_complete = matches!(keys::row_of_key(theirs), Ok(RowKey::Account));
-        // Looked at again when it is done: then nothing of it is there, or rows that are of no use.
-        joining.cursor = keys::coming_key(state, theirs);
-        let stalled = own.stalled.get(&account).is_some_and(|of| of.tried);
-        if stalled && is_complete {
-            let joining = own.states.joining.as_mut();
-            if let Some(joining) = joining {
-                joining.left = true;
-                let (_, end) = keys::whole_range(account);
-                joining.cursor = keys::coming_key(state, &end);
-            }
-            self.stirred.insert(partition);
-            self.joins.insert(partition);
-            return;
-        }
-        if !is_complete {
-            return self.drop_rows(account);
-        }
-        if let Some(joining) = own.states.joining.as_mut() {
-            joining.busy = Busy::Account(account);
-        }
-        self.entry(account);
-        self.load(account);
-        self.joins.insert(partition);
+        drop_next(mail, account);
     }
+}
 
-    /// Removes all that came of an account.
-    fn drop_rows(&mut self, account: AccountId) {
-        if let Some(joining) = self.joining(keys::partition_of(account)) {
-            // Whatever the background does: it looks again from where it was.
-            joining.busy = Busy::Idle;
-            self.drop_next(account);
-        }
+fn drop_next(mail: &mut Mail, account: AccountId) {
+    let partition = keys::partition_of(account);
+    let Some(state) = mail
+        .partitions
+        .joining(partition)
+        .map(|joining| joining.joined.state)
+    else {
+        return;
+    };
+    let range = keys::coming_of(state, keys::whole_range(account));
+    let of = Pages::Join(Paging::Drop(account));
+    let reading = snapshot::read_page(mail, partition, of, None, range, PAGE_BYTES);
+    if let Some(joining) = mail.partitions.joining(partition) {
+        joining.busy = Busy::Finding(reading);
     }
+}
 
-    fn drop_next(&mut self, account: AccountId) {
-        let partition = keys::partition_of(account);
-        let Some(state) = self.joining(partition).map(|joining| joining.joined.state) else {
-            return;
-        };
-        let range = keys::coming_of(state, keys::whole_range(account));
-        let of = Pages::Join(Paging::Drop(account));
-        let reading = self.page(partition, of, None, range, PAGE_BYTES);
-        if let Some(joining) = self.joining(partition) {
-            joining.busy = Busy::Finding(reading);
-        }
+fn drop_page(mail: &mut Mail, partition: PartitionId, account: AccountId, page: Page) {
+    let ticket = mail.out.ticket();
+    let Some(own) = mail.partitions.running(partition) else {
+        return;
+    };
+    let Some(joining) = own.states.joining.as_mut() else {
+        return;
+    };
+    if page.rows.is_empty() {
+        joining.busy = Busy::Idle;
+        mail.agenda.join(partition);
+        return;
     }
-
-    fn drop_page(&mut self, partition: PartitionId, account: AccountId, page: Page) {
-        let ticket = self.ticket();
-        let Some(own) = self.running(partition) else {
-            return;
-        };
-        let Some(joining) = own.states.joining.as_mut() else {
-            return;
-        };
-        if page.rows.is_empty() {
-            joining.busy = Busy::Idle;
-            self.joins.insert(partition);
-            return;
-        }
-        joining.busy = Busy::Dropping(account, ticket);
-        let mut commit = own.log.commit();
-        commit.room = Room::Frees;
-        for (key, value) in page.rows {
-            drop_coming(&mut commit.mutations, key.into(), &value);
-        }
-        self.hand_out_for(partition, ticket, commit);
+    joining.busy = Busy::Dropping(account, ticket);
+    let mut commit = own.log.commit();
+    commit.room = Room::Frees;
+    for (key, value) in page.rows {
+        drop_coming(&mut commit.mutations, key.into(), &value);
     }
+    mail.hand_out_for(partition, ticket, commit);
+}
 
-    /// Reads the next page of what is left of accounts that cannot be joined.
-    fn read_names(
-        &mut self,
-        partition: PartitionId,
-        so_far: PendingMerge,
-        rest: (Vec<u8>, Vec<u8>),
-    ) {
-        let of = Pages::Join(Paging::Names);
-        let reading = self.page(partition, of, None, rest, PAGE_BYTES);
-        if let Some(joining) = self.joining(partition) {
-            joining.busy = Busy::Naming(reading, so_far);
+/// Reads the next page of what is left of accounts that cannot be joined.
+fn read_names(
+    mail: &mut Mail,
+    partition: PartitionId,
+    so_far: PendingMerge,
+    rest: (Vec<u8>, Vec<u8>),
+) {
+    let of = Pages::Join(Paging::Names);
+    let reading = snapshot::read_page(mail, partition, of, None, rest, PAGE_BYTES);
+    if let Some(joining) = mail.partitions.joining(partition) {
+        joining.busy = Busy::Naming(reading, so_far);
+    }
+}
+
+fn names_page(mail: &mut Mail, partition: PartitionId, page: Page) {
+    let Some(joining) = mail.partitions.joining(partition) else {
+        return;
+    };
+    let Busy::Naming(_, mut pending_merge) =
+        std::mem::replace(&mut joining.busy, Busy::Ended(None))
+    else {
+        return;
+    };
+    let last = page.rows.last().map(|(key, _)| key.clone());
+    for (key, value) in page.rows {
+        // By no other rows bodies are named that are not known here.
+        let row = keys::row_of_key(keys::key_of_coming(&key));
+        if let Ok(RowKey::Content(_)) = row
+            && !Content::decode(&value).is_ok_and(|of| pending_merge.note(&of.blob))
+        {
+            // Then nothing is said of any.
+            return;
         }
     }
+    if let (false, Some(last)) = (page.end, last) {
+        let (_, to) = keys::coming_range(joining.joined.state);
+        let from = [&last[..], &[0]].concat();
+        return read_names(mail, partition, pending_merge, (from, to));
+    }
+    joining.busy = Busy::Ended(Some(pending_merge.all_noted()));
+    confirming::answer_of_bodies(mail, partition);
+}
 
-    fn names_page(&mut self, partition: PartitionId, page: Page) {
-        let Some(joining) = self.joining(partition) else {
-            return;
-        };
-        let Busy::Naming(_, mut pending_merge) =
-            std::mem::replace(&mut joining.busy, Busy::Ended(None))
-        else {
-            return;
-        };
-        let last = page.rows.last().map(|(key, _)| key.clone());
-        for (key, value) in page.rows {
-            // By no other rows bodies are named that are not known here.
-            let row = keys::row_of_key(keys::key_of_coming(&key));
-            if let Ok(RowKey::Content(_)) = row
-                && !Content::decode(&value).is_ok_and(|of| pending_merge.note(&of.blob))
+/// Reading has failed.
+pub(super) fn join_page_failed(
+    mail: &mut Mail,
+    partition: PartitionId,
+    of: &Paging,
+    cause: &StoreError,
+) {
+    match of {
+        Paging::Rows(account) | Paging::Contents(account) if !cause.is_temporary() => {
+            cannot_join(mail, *account, &cause.to_string());
+        }
+        Paging::Rows(account) | Paging::Contents(account) => {
+            mail.drop_account(*account, Failure::Temporary);
+        }
+        Paging::Next | Paging::Drop(_) | Paging::Names => {
+            if let Some(joining) = mail.partitions.joining(partition)
+                && matches!(
+                    joining.busy,
+                    Busy::Looking(_) | Busy::Finding(_) | Busy::Naming(..)
+                )
             {
-                // Then nothing is said of any.
-                return;
-            }
-        }
-        if let (false, Some(last)) = (page.end, last) {
-            let (_, to) = keys::coming_range(joining.joined.state);
-            let from = [&last[..], &[0]].concat();
-            return self.read_names(partition, pending_merge, (from, to));
-        }
-        joining.busy = Busy::Ended(Some(pending_merge.all_noted()));
-        self.answer_of_bodies(partition);
-    }
-
-    /// Reading has failed.
-    pub(super) fn join_page_failed(
-        &mut self,
-        partition: PartitionId,
-        of: &Paging,
-        cause: &StoreError,
-    ) {
-        match of {
-            Paging::Rows(account) | Paging::Contents(account) if !cause.is_temporary() => {
-                self.cannot_join(*account, &cause.to_string());
-            }
-            Paging::Rows(account) | Paging::Contents(account) => {
-                self.drop_account(*account, Failure::Temporary);
-            }
-            Paging::Next | Paging::Drop(_) | Paging::Names => {
-                if let Some(joining) = self.joining(partition)
-                    && matches!(
-                        joining.busy,
-                        Busy::Looking(_) | Busy::Finding(_) | Busy::Naming(..)
-                    )
-                {
-                    joining.busy = Busy::Idle;
-                }
+                joining.busy = Busy::Idle;
             }
         }
     }
+}
 
-    /// Looks whether the background can go on.
-    pub(super) fn join_all(&mut self, now: Now) {
-        for partition in std::mem::take(&mut self.joins) {
-            self.join_on(now, partition);
-            if self.joining(partition).is_some() {
-                self.joins.insert(partition);
-            }
+/// Looks whether the background can go on.
+pub(super) fn join_all(mail: &mut Mail) {
+    for partition in mail.agenda.take_joins() {
+        join_on(mail, partition);
+        if mail.partitions.joining(partition).is_some() {
+            mail.agenda.join(partition);
         }
     }
 }

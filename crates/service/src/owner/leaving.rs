@@ -20,9 +20,8 @@ use whimbrel_crdt::{Incarnation, PartitionId, VersionVector, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName};
 use whimbrel_replication::wire::{COVERED_LACKS_MAX, Covered, Leaving as Ask};
 
-use super::{Own, Partition, PartitionOwner, keys};
+use super::{Mail, Own, Partition, released, replication};
 use crate::{
-    api::Event,
     machine::{Input, Now, Output},
     peers::{Frame, PeerOutput, Phase, off_wire, on_wire},
 };
@@ -88,6 +87,13 @@ impl Own {
         in_part && !self.is_syncing() && !broken("left-in-part")
     }
 
+    /// A body is here now: who has said that it is missing there, too, is asked again.
+    pub(super) fn asks_anew(&mut self) {
+        if let Some(leaving) = &mut self.leaving {
+            leaving.covered.clear();
+        }
+    }
+
     /// All that is on disk; `None`: something is under way to it.
     fn on_disk(&self) -> Option<VersionVector> {
         let durable = self.shipping.durable_vector();
@@ -96,221 +102,209 @@ impl Own {
     }
 }
 
-impl PartitionOwner {
-    /// This node leaves a partition: from now on it serves nobody.
-    pub(super) fn begin_to_leave(&mut self, now: Now, partition: PartitionId) {
-        let Some(own) = self.running(partition).filter(|own| own.leaving.is_none()) else {
-            return;
-        };
-        own.leaving = Some(Leaving::default());
-        self.turn_out(partition);
-        self.leave_on(now, partition);
-    }
+/// This node leaves a partition: from now on it serves nobody.
+pub(super) fn begin_to_leave(mail: &mut Mail, now: Now, partition: PartitionId) {
+    let Some(own) = mail
+        .partitions
+        .running(partition)
+        .filter(|own| own.leaving.is_none())
+    else {
+        return;
+    };
+    own.leaving = Some(Leaving::default());
+    turn_out(mail, partition);
+    leave_on(mail, now, partition);
+}
 
-    /// It goes on holding it, after all.
-    pub(super) fn stay(&mut self, now: Now, partition: PartitionId) {
-        if let Some(own) = self.running(partition)
-            && own.leaving.take().is_some()
-        {
-            own.shipping.close(false);
-            self.ship(now, partition);
-        }
+/// It goes on holding it, after all.
+pub(super) fn stay(mail: &mut Mail, now: Now, partition: PartitionId) {
+    if let Some(own) = mail.partitions.running(partition)
+        && own.leaving.take().is_some()
+    {
+        own.shipping.close(false);
+        replication::ship(mail, now, partition);
     }
+}
 
-    /// Sessions end and come again elsewhere, and deliveries are made by others.
-    fn turn_out(&mut self, partition: PartitionId) {
-        let accounts = self.accounts.iter_mut();
-        let accounts = accounts.filter(|(_, entry)| entry.partition == partition);
-        let mut waiting: Vec<(AccountId, Input)> = Vec::new();
-        for (account, entry) in accounts {
-            for session in std::mem::take(&mut entry.watchers) {
-                self.sessions.remove(&session);
-                self.out.push_back(Output::Notify(session, Event::Shutdown));
-                self.looked.insert(*account);
-            }
-            let inputs = std::mem::take(&mut entry.waiting);
-            waiting.extend(inputs.into_iter().map(|input| (*account, input)));
+/// Sessions end and come again elsewhere, and deliveries are made by others.
+fn turn_out(mail: &mut Mail, partition: PartitionId) {
+    let mut waiting: Vec<(AccountId, Input)> = Vec::new();
+    for (account, entry) in mail.accounts.of_mut(partition) {
+        for session in std::mem::take(&mut entry.watchers) {
+            mail.sessions.shut_down(&mut mail.out, session);
+            mail.agenda.watched(account);
         }
-        for (account, input) in waiting {
-            self.turn_away(account, input);
-        }
-        // Those who take the body of an entry may not be those who hold the account.
-        for delivery_acks in self.spreads.remove(&partition).into_iter().flatten() {
-            self.out
-                .push_back(Output::NotHere(delivery_acks.1.ticket()));
-        }
+        let inputs = std::mem::take(&mut entry.waiting);
+        waiting.extend(inputs.into_iter().map(|input| (account, input)));
     }
+    for (account, input) in waiting {
+        mail.turn_away(account, input);
+    }
+    // Those who take the body of an entry may not be those who hold the account.
+    let not_here = mail.deliveries.forget(partition).into_iter();
+    mail.out.extend(not_here.map(Output::NotHere));
+}
 
-    /// Whether clients are still to be answered, perhaps with UIDs that are yet to be claimed.
-    fn owes(&self, partition: PartitionId) -> bool {
-        let of_it = |account: &AccountId| keys::partition_of(*account) == partition;
-        let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
-            return false;
-        };
-        own.confirming.waiting() > 0 || self.holding.iter().any(of_it)
-    }
+/// Whether clients are still to be answered, perhaps with UIDs that are yet to be claimed.
+fn owes(mail: &Mail, partition: PartitionId) -> bool {
+    let Some(Partition::Running(own)) = mail.partitions.get(&partition) else {
+        return false;
+    };
+    own.confirming.waiting() > 0 || mail.agenda.owes_answers(partition)
+}
 
-    /// Whether nobody who was a client here can overlook what is not here; then nothing new is taken.
-    fn has_parted(&mut self, now: Now, partition: PartitionId) -> bool {
-        let owes = self.owes(partition);
-        let Some(own) = self.running(partition) else {
-            return false;
-        };
-        let syncing = own.is_syncing();
-        let Some(leaving) = own.leaving.as_mut().filter(|_| !owes) else {
-            return false;
-        };
-        let told = leaving.told.get_or_insert_with(|| match syncing {
-            true => VersionVector::new(),
-            false => own.log.applied().clone(),
-        });
-        let is_stable = own.shipping.stable().covers_all(told);
-        if !leaving.closing && (is_stable || broken("left-before-told-is-stable")) {
-            leaving.closing = true;
-            own.shipping.close(true);
-            self.ship(now, partition);
-            return true;
-        }
-        leaving.closing
+/// Whether nobody who was a client here can overlook what is not here; then nothing new is taken.
+fn has_parted(mail: &mut Mail, now: Now, partition: PartitionId) -> bool {
+    let owes = owes(mail, partition);
+    let Some(own) = mail.partitions.running(partition) else {
+        return false;
+    };
+    let syncing = own.is_syncing();
+    let Some(leaving) = own.leaving.as_mut().filter(|_| !owes) else {
+        return false;
+    };
+    let told = leaving.told.get_or_insert_with(|| match syncing {
+        true => VersionVector::new(),
+        false => own.log.applied().clone(),
+    });
+    let is_stable = own.shipping.stable().covers_all(told);
+    if !leaving.closing && (is_stable || broken("left-before-told-is-stable")) {
+        leaving.closing = true;
+        own.shipping.close(true);
+        replication::ship(mail, now, partition);
+        return true;
     }
+    leaving.closing
+}
 
-    /// Asks those who stay, or closes the partition when all have answered.
-    pub(super) fn leave_on(&mut self, now: Now, partition: PartitionId) {
-        if self
-            .running(partition)
-            .is_none_or(|own| own.leaving.is_none())
-        {
-            return;
+/// Asks those who stay, or closes the partition when all have answered.
+pub(super) fn leave_on(mail: &mut Mail, now: Now, partition: PartitionId) {
+    if mail
+        .partitions
+        .running(partition)
+        .is_none_or(|own| own.leaving.is_none())
+    {
+        return;
+    }
+    let has_parted = has_parted(mail, now, partition);
+    let (config, links) = (&mail.config, &mail.links);
+    let Some(Partition::Running(own)) = mail.partitions.get_mut(&partition) else {
+        return;
+    };
+    let Some(leaving) = &mut own.leaving else {
+        return;
+    };
+    let is_due = leaving.ask_at <= now.mono_micros;
+    if is_due {
+        leaving.ask_at = now.mono_micros + ASK_EVERY_MICROS;
+    }
+    let Some(has) = own.on_disk().filter(|_| has_parted && !own.overlooks()) else {
+        return;
+    };
+    let Some(leaving) = &mut own.leaving else {
+        return;
+    };
+    let stays = |peer: &&Incarnation| config.holds(**peer, partition);
+    let staying: Vec<Incarnation> = config.peers.keys().filter(stays).copied().collect();
+    let lacks = |peer: &Incarnation| {
+        let generation = config.holders.holder_state(*peer, partition).generation;
+        let covered = leaving.covered.get(peer);
+        covered.is_none_or(|(of, had)| *of != generation || *had != has)
+    };
+    let to_ask: BTreeSet<Incarnation> = staying.iter().copied().filter(lacks).collect();
+    if to_ask.is_empty() || broken("left-unasked") {
+        if staying.len() >= config.holders_min.max(1) {
+            close(mail, now, partition);
         }
-        let has_parted = self.has_parted(now, partition);
-        let (config, links) = (&self.config, &self.links);
-        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
-            return;
-        };
-        let Some(leaving) = &mut own.leaving else {
-            return;
-        };
-        let is_due = leaving.ask_at <= now.mono_micros;
-        if is_due {
-            leaving.ask_at = now.mono_micros + ASK_EVERY_MICROS;
-        }
-        let Some(has) = own.on_disk().filter(|_| has_parted && !own.overlooks()) else {
-            return;
-        };
-        let Some(leaving) = &mut own.leaving else {
-            return;
-        };
-        let stays = |peer: &&Incarnation| config.holds(**peer, partition);
-        let staying: Vec<Incarnation> = config.peers.keys().filter(stays).copied().collect();
-        let lacks = |peer: &Incarnation| {
-            let generation = config.holders.holder_state(*peer, partition).generation;
-            let covered = leaving.covered.get(peer);
-            covered.is_none_or(|(of, had)| *of != generation || *had != has)
-        };
-        let to_ask: BTreeSet<Incarnation> = staying.iter().copied().filter(lacks).collect();
-        if to_ask.is_empty() || broken("left-unasked") {
-            if staying.len() >= config.holders_min.max(1) {
-                self.close(now, partition);
-            }
-            return;
-        }
-        if !is_due {
-            return;
-        }
-        for peer in to_ask {
-            if links.contains_key(&peer) {
-                let has = has.clone();
-                let ask = Frame::Leaving(Ask { partition, has });
-                own.parting.insert(peer, ask);
-                let wake = PeerOutput::Wake(partition, peer);
-                self.out.push_back(Output::Peer(wake));
-            }
+        return;
+    }
+    if !is_due {
+        return;
+    }
+    for peer in to_ask {
+        if links.has(peer) {
+            let has = has.clone();
+            let ask = Frame::Leaving(Ask { partition, has });
+            own.parting.insert(peer, ask);
+            let wake = PeerOutput::Wake(partition, peer);
+            mail.out.push(Output::Peer(wake));
         }
     }
+}
 
-    /// A peer leaves, and asks whether all that it has is here.
-    pub(super) fn asked_to_cover(&mut self, peer: Incarnation, ask: Ask) {
-        let partition = ask.partition;
-        let (me, config) = (self.config.origin, &self.config);
-        let knows = config.holders.holder_state(peer, partition).phase == Phase::Leaves;
-        if !knows || !config.holds(me, partition) {
-            return;
-        }
-        let holders = config.peers.keys().copied().chain([me]);
-        let holders = holders.filter(|node| config.holds(*node, partition));
-        let holders = holders.collect();
-        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
-            return;
-        };
-        // Parts that are held, and accounts that are yet to be joined, are here and cannot be served; which bodies they lack is not known.
-        let whole = !own.is_syncing() && own.states.joining.is_none() && own.stalled.is_empty();
-        let has_all = own.shipping.applied_all(&ask.has) || broken("answers-without-all");
-        if !whole || !has_all {
-            return;
-        }
-        let holder_state = |of: &Incarnation| config.holders.holder_state(*of, partition).phase;
-        own.covering
-            .retain(|of, _| holder_state(of) == Phase::Leaves);
-        let lacks = own.lacks_of(peer, &ask.has);
-        if lacks.len() > COVERED_LACKS_MAX {
-            return;
-        }
-        let covered = Covered {
-            partition,
-            lacks: lacks.iter().map(on_wire).collect(),
-            has: ask.has,
-            holders,
-        };
-        own.parting.insert(peer, Frame::Covered(covered));
-        let wake = PeerOutput::Wake(partition, peer);
-        self.out.push_back(Output::Peer(wake));
+/// A peer leaves, and asks whether all that it has is here.
+pub(super) fn asked_to_cover(mail: &mut Mail, peer: Incarnation, ask: Ask) {
+    let partition = ask.partition;
+    let (me, config) = (mail.config.origin, &mail.config);
+    let knows = config.holders.holder_state(peer, partition).phase == Phase::Leaves;
+    if !knows || !config.holds(me, partition) {
+        return;
     }
+    let holders = config.peers.keys().copied().chain([me]);
+    let holders = holders.filter(|node| config.holds(*node, partition));
+    let holders = holders.collect();
+    let Some(Partition::Running(own)) = mail.partitions.get_mut(&partition) else {
+        return;
+    };
+    // Parts that are held, and accounts that are yet to be joined, are here and cannot be served; which bodies they lack is not known.
+    let whole = !own.is_syncing() && own.states.joining.is_none() && own.stalled.is_empty();
+    let has_all = own.shipping.applied_all(&ask.has) || broken("answers-without-all");
+    if !whole || !has_all {
+        return;
+    }
+    let holder_state = |of: &Incarnation| config.holders.holder_state(*of, partition).phase;
+    own.covering
+        .retain(|of, _| holder_state(of) == Phase::Leaves);
+    let lacks = own.lacks_of(peer, &ask.has);
+    if lacks.len() > COVERED_LACKS_MAX {
+        return;
+    }
+    let covered = Covered {
+        partition,
+        lacks: lacks.iter().map(on_wire).collect(),
+        has: ask.has,
+        holders,
+    };
+    own.parting.insert(peer, Frame::Covered(covered));
+    let wake = PeerOutput::Wake(partition, peer);
+    mail.out.push(Output::Peer(wake));
+}
 
-    /// A peer has all that was on this disk when it was asked.
-    pub(super) fn covered(&mut self, now: Now, peer: Incarnation, answer: Covered) {
-        let partition = answer.partition;
-        let config = &self.config;
-        // Of one that is no member here it is not known what it holds.
-        let is_member = |node: &Incarnation| config.peers.contains_key(node);
-        let is_known = |node: &Incarnation| {
-            *node == config.origin || is_member(node) && config.holds(*node, partition)
-        };
-        // Who is found so is asked, when this node has heard of it, too.
-        if !answer.holders.iter().all(is_known) {
-            return;
-        }
-        let generation = config.holders.holder_state(peer, partition).generation;
-        let Some(own) = self.running(partition) else {
-            return;
-        };
-        let lacks: BTreeSet<_> = answer.lacks.iter().map(off_wire).collect();
-        // What is hidden here for want of a body must be hidden there, too.
-        let nowhere = lacks.iter().eq(own.missing_blobs.keys());
-        if let Some(leaving) = own.leaving.as_mut().filter(|_| nowhere) {
-            leaving.covered.insert(peer, (generation, answer.has));
-            self.leave_on(now, partition);
-        }
+/// A peer has all that was on this disk when it was asked.
+pub(super) fn covered(mail: &mut Mail, now: Now, peer: Incarnation, answer: Covered) {
+    let partition = answer.partition;
+    let config = &mail.config;
+    // Of one that is no member here it is not known what it holds.
+    let is_member = |node: &Incarnation| config.peers.contains_key(node);
+    let is_known = |node: &Incarnation| {
+        *node == config.origin || is_member(node) && config.holds(*node, partition)
+    };
+    // Who is found so is asked, when this node has heard of it, too.
+    if !answer.holders.iter().all(is_known) {
+        return;
     }
+    let generation = config.holders.holder_state(peer, partition).generation;
+    let Some(own) = mail.partitions.running(partition) else {
+        return;
+    };
+    let lacks: BTreeSet<_> = answer.lacks.iter().map(off_wire).collect();
+    // What is hidden here for want of a body must be hidden there, too.
+    let nowhere = lacks.iter().eq(own.missing_blobs.keys());
+    if let Some(leaving) = own.leaving.as_mut().filter(|_| nowhere) {
+        leaving.covered.insert(peer, (generation, answer.has));
+        leave_on(mail, now, partition);
+    }
+}
 
-    /// A body is here now: who has said that it is missing there, too, is asked again.
-    pub(super) fn leaving_with(&mut self, partition: PartitionId) {
-        if let Some(leaving) = self.running(partition).and_then(|own| own.leaving.as_mut()) {
-            leaving.covered.clear();
-        }
+/// Nothing is written here from now on.
+fn close(mail: &mut Mail, now: Now, partition: PartitionId) {
+    let Some(own) = mail.partitions.running(partition) else {
+        return;
+    };
+    let end = own.log.next() - 1;
+    mail.forget(partition);
+    for account in mail.accounts.find(partition, |_| true) {
+        mail.drop_account(account, crate::api::Failure::Temporary);
     }
-
-    /// Nothing is written here from now on.
-    fn close(&mut self, now: Now, partition: PartitionId) {
-        let Some(own) = self.running(partition) else {
-            return;
-        };
-        let end = own.log.next() - 1;
-        self.forget(partition);
-        let accounts = self.accounts.keys();
-        let accounts = accounts.filter(|of| keys::partition_of(**of) == partition);
-        for account in accounts.copied().collect::<Vec<_>>() {
-            self.drop_account(account, crate::api::Failure::Temporary);
-        }
-        self.closed_at(now, partition, end);
-    }
+    released::closed_at(mail, now, partition, end);
 }

@@ -3,35 +3,15 @@
 //! Who is *away* has nothing of a partition: it is not waited for, has no readers, and confirms nothing. What it had shown counts as that of a member that was
 //! removed, but its slot stays its own. Who *leaves* has what it had and takes nothing new.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use whimbrel_crdt::{Incarnation, PartitionId};
-use whimbrel_replication::partition::Membership;
 
-use super::{Config, Own, Partition, PartitionOwner};
+use super::{Mail, Own, Partition, confirming, leaving, released, replication};
 use crate::{
     machine::Now,
     peers::{Holders, Phase, clocks},
 };
-
-impl Config {
-    /// The members, this node included, as the machine of a partition is told of them.
-    pub(super) fn members_of(&self, partition: PartitionId) -> BTreeMap<Incarnation, Membership> {
-        let members = self.peers.keys().copied().chain([self.origin]);
-        let holder_state = self.holders.of(partition, members).into_iter();
-        holder_state.map(|(id, of)| (id, of.membership())).collect()
-    }
-
-    /// Whether a member has something of a partition.
-    pub(super) fn has(&self, member: Incarnation, partition: PartitionId) -> bool {
-        self.holders.holder_state(member, partition).phase != Phase::Away
-    }
-
-    /// Whether a member goes on holding a partition.
-    pub(super) fn holds(&self, member: Incarnation, partition: PartitionId) -> bool {
-        self.holders.holder_state(member, partition).phase == Phase::Holds
-    }
-}
 
 impl Own {
     /// There is a stream to a member which has something of the partition.
@@ -52,63 +32,61 @@ impl Own {
     }
 }
 
-impl PartitionOwner {
-    /// Members say who holds what.
-    pub(super) fn placed(&mut self, now: Now, holders: Holders) {
-        self.config.holders = holders;
-        self.belong(now);
-    }
+/// Members say who holds what.
+pub(super) fn placed(mail: &mut Mail, now: Now, holders: Holders) {
+    mail.config.holders = holders;
+    belong(mail, now);
+}
 
-    /// This node leaves a partition, or stays, or has left it, or comes back.
-    pub(super) fn stand(&mut self, now: Now, partition: PartitionId) {
-        let me = self.config.origin;
-        match self.config.holders.holder_state(me, partition).phase {
-            Phase::Leaves => self.begin_to_leave(now, partition),
-            Phase::Holds => self.stay(now, partition),
-            Phase::Away => {}
+/// This node leaves a partition, or stays, or has left it, or comes back.
+pub(super) fn stand(mail: &mut Mail, now: Now, partition: PartitionId) {
+    let me = mail.config.origin;
+    match mail.config.holders.holder_state(me, partition).phase {
+        Phase::Leaves => leaving::begin_to_leave(mail, now, partition),
+        Phase::Holds => leaving::stay(mail, now, partition),
+        Phase::Away => {}
+    }
+    released::left_on(mail, now, partition);
+}
+
+/// The members that hold a partition and have what clients may know.
+pub(super) fn complete_at(mail: &Mail, own: &Own) -> BTreeSet<Incarnation> {
+    let members = mail.config.peers.keys().copied();
+    let holds = members.filter(|id| mail.config.holds(*id, own.log.partition()));
+    holds
+        .filter(|id| own.shipping.is_complete_at(*id))
+        .collect()
+}
+
+/// Machines are told who belongs to their partitions, and holds them.
+pub(super) fn belong(mail: &mut Mail, now: Now) {
+    let open: Vec<PartitionId> = mail.partitions.ids();
+    for partition in open {
+        stand(mail, now, partition);
+        let members = mail.config.members_of(partition);
+        let Some(Partition::Running(own)) = mail.partitions.get_mut(&partition) else {
+            continue;
+        };
+        if own.failed || own.members == members {
+            continue;
         }
-        self.left_on(now, partition);
-    }
-
-    /// The members that hold a partition and have what clients may know.
-    pub(super) fn complete_at(&self, own: &Own) -> BTreeSet<Incarnation> {
-        let members = self.config.peers.keys().copied();
-        let holds = members.filter(|id| self.config.holds(*id, own.log.partition()));
-        holds
-            .filter(|id| own.shipping.is_complete_at(*id))
-            .collect()
-    }
-
-    /// Machines are told who belongs to their partitions, and holds them.
-    pub(super) fn belong(&mut self, now: Now) {
-        let open: Vec<PartitionId> = self.partitions.keys().copied().collect();
-        for partition in open {
-            self.stand(now, partition);
-            let members = self.config.members_of(partition);
-            let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
-                continue;
-            };
-            if own.failed || own.members == members {
-                continue;
+        let before = std::mem::replace(&mut own.members, members.clone());
+        own.shipping.members(now, members);
+        let changed = own.members.iter().filter(|(id, is)| {
+            let was = before.get(*id).copied().unwrap_or_default();
+            **id != mail.config.origin && was != **is
+        });
+        let changed: Vec<_> = changed.map(|(id, is)| (*id, is.left.is_none())).collect();
+        for (id, has) in changed {
+            let generation = mail.config.holders.holder_state(id, partition).generation;
+            own.drops(now, id, generation);
+            if has && mail.links.has(id) {
+                own.hears(now, id);
             }
-            let before = std::mem::replace(&mut own.members, members.clone());
-            own.shipping.members(now, members);
-            let changed = own.members.iter().filter(|(id, is)| {
-                let was = before.get(*id).copied().unwrap_or_default();
-                **id != self.config.origin && was != **is
-            });
-            let changed: Vec<_> = changed.map(|(id, is)| (*id, is.left.is_none())).collect();
-            for (id, has) in changed {
-                let generation = self.config.holders.holder_state(id, partition).generation;
-                own.drops(now, id, generation);
-                if has && self.links.contains_key(&id) {
-                    own.hears(now, id);
-                }
-            }
-            self.add_delivery_ack(partition);
-            self.confirm_on(partition);
-            self.leave_on(now, partition);
-            self.ship(now, partition);
         }
+        mail.acknowledge(partition);
+        confirming::confirm_on(mail, partition);
+        leaving::leave_on(mail, now, partition);
+        replication::ship(mail, now, partition);
     }
 }

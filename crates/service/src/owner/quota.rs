@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use whimbrel_directory::OwnQuota;
 use whimbrel_mailbox::{AccountId, MAILBOXES_MAX, Replica};
 
-use super::{PartitionOwner, Phase, memory::Memory};
+use super::{
+    Config, Mail, Phase,
+    memory::{LoadedAccounts, Memory},
+};
 use crate::{
     api::{Failure, Quota, Usage},
     machine::{Note, Output},
@@ -16,9 +19,12 @@ use crate::{
 
 const NO_MEMORY: &str = "The server has no memory for a larger account, try again later";
 
-impl PartitionOwner {
+impl Mail {
     pub(super) fn usage(&self, account: AccountId) -> Result<Usage, Failure> {
-        Ok(usage(self.replica(account)?, self.quotas.of(account)))
+        Ok(usage(
+            self.accounts.replica(account)?,
+            self.limits.quotas.of(account),
+        ))
     }
 
     /// Whether an account may have so many more messages of so many bytes in all.
@@ -62,7 +68,7 @@ impl PartitionOwner {
     pub(super) fn may_grow(&self, account: AccountId) -> Result<(), Failure> {
         let entry = self.accounts.get(&account);
         let bytes = entry.map_or(0, |entry| entry.measured.bytes);
-        match self.memory.may_grow(bytes) {
+        match self.limits.memory.may_grow(bytes) {
             true => Ok(()),
             false => Err(Failure::Limit(NO_MEMORY)),
         }
@@ -74,46 +80,66 @@ impl PartitionOwner {
             let text = format!(
                 "no memory for a larger account, see storage.accounts_bytes_max; account={account}"
             );
-            self.out.push_back(Output::Log(Note::Warning(text)));
+            self.out.push(Output::Log(Note::Warning(text)));
         }
     }
 
     /// The directory says what an account may hold.
     pub(super) fn set_quota(&mut self, account: AccountId, own: OwnQuota) {
-        self.quotas.set(account, own);
+        self.limits.quotas.set(account, own);
         if let Some(entry) = self.accounts.get_mut(&account)
             && let Phase::Running(replica) = &mut entry.phase
         {
-            let quota = self.quotas.of(account);
-            let measured = entry.measured.again(replica, &mut self.memory, quota);
+            let measured = self.limits.measure(&mut entry.measured, replica);
             self.out.extend(measured);
-        }
-    }
-
-    /// Keywords are about to be added: those that no message has any more make room.
-    pub(super) fn forget_keywords(&mut self, account: AccountId) {
-        if let Some(entry) = self.accounts.get_mut(&account)
-            && let Phase::Running(replica) = &mut entry.phase
-        {
-            replica.forget_keywords();
         }
     }
 }
 
+/// What accounts may hold, and the memory that they take.
+pub(super) struct Limits {
+    quotas: Quotas,
+    pub(super) memory: Memory,
+}
+
+impl Limits {
+    pub(super) fn new(config: &Config, loaded: LoadedAccounts) -> Self {
+        Limits {
+            quotas: Quotas::new(config.quota.clone()),
+            memory: Memory::new(loaded, config.accounts_bytes_max, config.owners),
+        }
+    }
+
+    /// An account has changed. The directory is told when it has reached its quota, or has room again: meanwhile no mail is accepted for it.
+    pub(super) fn measure(
+        &mut self,
+        measured: &mut Measured,
+        replica: &mut Replica,
+    ) -> Option<Output> {
+        let quota = self.quotas.of(replica.account());
+        measured.again(replica, &mut self.memory, quota)
+    }
+
+    /// An account is not in memory any more.
+    pub(super) fn forget(&mut self, measured: &mut Measured) {
+        self.memory.change(std::mem::take(&mut measured.bytes), 0);
+    }
+}
+
 /// What each account may hold.
-pub(super) struct Quotas {
+struct Quotas {
     /// Those that have none of their own.
     all: Quota,
     own: BTreeMap<AccountId, Quota>,
 }
 
 impl Quotas {
-    pub(super) fn new(all: Quota) -> Self {
+    fn new(all: Quota) -> Self {
         let own = BTreeMap::new();
         Self { all, own }
     }
 
-    pub(super) fn of(&self, account: AccountId) -> &Quota {
+    fn of(&self, account: AccountId) -> &Quota {
         self.own.get(&account).unwrap_or(&self.all)
     }
 
@@ -149,14 +175,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// The account is not in memory any more.
-    pub(super) fn forget(&mut self, memory: &mut Memory) {
-        memory.change(std::mem::take(&mut self.bytes), 0);
-    }
-
-    /// It has changed. The directory is told when the account has reached its quota, or has room again: meanwhile no
-    /// mail is accepted for it.
-    pub(super) fn again(
+    fn again(
         &mut self,
         replica: &mut Replica,
         memory: &mut Memory,

@@ -19,15 +19,15 @@ use whimbrel_mailbox::{Content, RowKey};
 use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{
-    Load, Partition, PartitionOwner, keys,
+    Mail, Partition, keys,
     rows::{blob_name, drop_coming, holder},
-    snapshot::{PAGE_BYTES, Paging},
+    snapshot::{self, PAGE_BYTES, Paging},
     stalled_accounts::released,
 };
 use crate::{
     log::{self, AWAY_KEY},
     machine::{Now, Output, Ticket},
-    peers::{LogEnd, Page, PeerOutput, Phase, READ_AGAIN_MICROS},
+    peers::{LogEnd, Page, Phase, READ_AGAIN_MICROS},
 };
 
 /// A partition of which nothing is served, nor written.
@@ -66,267 +66,228 @@ impl Released {
     }
 }
 
-impl PartitionOwner {
-    /// Those who stay have all of it.
-    pub(super) fn closed_at(&mut self, now: Now, partition: PartitionId, end: u64) {
-        let step = Step::Whole;
-        let left = Partition::Released(Box::new(Released { end, step }));
-        self.partitions.insert(partition, left);
-        self.left_on(now, partition);
-    }
+/// Those who stay have all of it.
+pub(super) fn closed_at(mail: &mut Mail, now: Now, partition: PartitionId, end: u64) {
+    let step = Step::Whole;
+    let left = Partition::Released(Box::new(Released { end, step }));
+    mail.partitions.insert(partition, left);
+    left_on(mail, now, partition);
+}
 
-    /// What has been heard of who holds the partition may concern what this node has left.
-    pub(super) fn left_on(&mut self, now: Now, partition: PartitionId) {
-        let holder_state = self
-            .config
-            .holders
-            .holder_state(self.config.origin, partition);
-        let Some(Partition::Released(left)) = self.partitions.get(&partition) else {
-            return;
-        };
-        match (&left.step, holder_state.phase) {
-            (Step::Whole, Phase::Away) => self.look_at_left(partition),
-            (Step::Again(at), Phase::Away) if *at <= now.mono_micros => {
-                self.look_at_left(partition);
-            }
-            (Step::Again(at), _) if *at <= now.mono_micros => {
-                self.partitions.remove(&partition);
-                self.open(partition);
-            }
-            // It stays, or is back.
-            (Step::Whole, Phase::Holds) | (Step::Gone, Phase::Holds | Phase::Leaves) => {
-                self.partitions.remove(&partition);
-                self.open(partition);
-                // What came on the streams meanwhile was not taken.
-                if let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) {
-                    opening.anew = true;
-                }
-            }
-            _ => {}
+/// What has been heard of who holds the partition may concern what this node has left.
+pub(super) fn left_on(mail: &mut Mail, now: Now, partition: PartitionId) {
+    let holder_state = mail
+        .config
+        .holders
+        .holder_state(mail.config.origin, partition);
+    let Some(Partition::Released(left)) = mail.partitions.get(&partition) else {
+        return;
+    };
+    match (&left.step, holder_state.phase) {
+        (Step::Whole, Phase::Away) => mail.look_at_left(partition),
+        (Step::Again(at), Phase::Away) if *at <= now.mono_micros => {
+            mail.look_at_left(partition);
         }
-    }
-
-    /// A partition that this node is away from is looked at: perhaps not all is gone.
-    pub(super) fn open_left(&mut self, partition: PartitionId) {
-        let holder_state = self
-            .config
-            .holders
-            .holder_state(self.config.origin, partition);
-        let (end, step) = (holder_state.end, Step::Whole);
-        let left = Partition::Released(Box::new(Released { end, step }));
-        self.partitions.insert(partition, left);
-        self.look_at_left(partition);
-    }
-
-    /// What another incarnation left, or came back to, is not all gone, or not all here: all of it goes, and this one begins with nothing.
-    pub(super) fn drop_of_another(
-        &mut self,
-        partition: PartitionId,
-        rows: Vec<(Vec<u8>, Bytes)>,
-        logs: BTreeMap<Incarnation, LogEnd>,
-    ) {
-        let end = logs.get(&self.config.origin).map_or(0, |own| own.last);
-        let step = Step::Looking {
-            rows,
-            read: true,
-            logs: Some(logs),
-        };
-        let left = Partition::Released(Box::new(Released { end, step }));
-        self.partitions.insert(partition, left);
-        self.looked_at_left(partition);
-    }
-
-    fn left(&mut self, partition: PartitionId) -> Option<&mut Released> {
-        match self.partitions.get_mut(&partition) {
-            Some(Partition::Released(left)) => Some(left),
-            _ => None,
+        (Step::Again(at), _) if *at <= now.mono_micros => {
+            mail.partitions.remove(&partition);
+            mail.open(partition);
         }
-    }
-
-    fn look_at_left(&mut self, partition: PartitionId) {
-        if let Some(left) = self.left(partition) {
-            left.step = Step::Looking {
-                rows: Vec::new(),
-                read: false,
-                logs: None,
-            };
-            let (from, to) = (log::OWN_ROWS.0.to_vec(), log::OWN_ROWS.1.to_vec());
-            self.request(Load::Position(partition), partition, from, to);
-            let ticket = self.ticket();
-            self.loads.insert(ticket, Load::Logs(partition));
-            let load = PeerOutput::LoadLogs { ticket, partition };
-            self.out.push_back(Output::Peer(load));
-        }
-    }
-
-    /// A page of the partition's own rows.
-    pub(super) fn left_rows(
-        &mut self,
-        partition: PartitionId,
-        page: Vec<(Vec<u8>, Bytes)>,
-        done: bool,
-    ) {
-        if let Some(Released {
-            step: Step::Looking { rows, read, .. },
-            ..
-        }) = self.left(partition)
-        {
-            rows.extend(page);
-            *read = done;
-        }
-        self.looked_at_left(partition);
-    }
-
-    /// Where the logs stand.
-    pub(super) fn left_logs(&mut self, partition: PartitionId, ends: Vec<(Incarnation, LogEnd)>) {
-        if let Some(Released {
-            step: Step::Looking { logs, .. },
-            ..
-        }) = self.left(partition)
-        {
-            *logs = Some(ends.into_iter().collect());
-        }
-        self.looked_at_left(partition);
-    }
-
-    fn looked_at_left(&mut self, partition: PartitionId) {
-        let (me, ticket) = (self.config.origin, self.ticket());
-        let Some(left) = self.left(partition) else {
-            return;
-        };
-        let Released {
-            end,
-            step:
-                Step::Looking {
-                    rows,
-                    read: true,
-                    logs: Some(logs),
-                },
-        } = left
-        else {
-            return;
-        };
-        let others = logs.keys().copied().filter(|origin| *origin != me);
-        let others: Vec<Incarnation> = others.collect();
-        let own = logs.get(&me);
-        let last = own.map_or(0, |own| own.last);
-        if last != *end {
-            let cause = format!(
-                "partition {} was left when its log had {end} operations, and it has {last}",
-                partition.0
-            );
-            return self.out.push_back(Output::Fatal(cause));
-        }
-        if rows.iter().any(|(key, _)| key == AWAY_KEY) {
-            left.step = Step::Dropping(others);
-            return self.drop_next_of_left(partition);
-        }
-        let position = rows.iter().find(|(key, _)| key == log::POSITION_KEY);
-        let position = position.map(|(_, record)| &record[..]);
-        let away = match log::away(partition, me, own, position) {
-            Ok(away) => away,
-            Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
-        };
-        let mut commit = Commit::new(log::store_partition(partition));
-        commit.room = Room::Frees;
-        commit.mutations.push(away);
-        commit.mutations.push(Mutation::Delete {
-            key: Bytes::from_static(log::POSITION_KEY),
-        });
-        commit.cuts = log::cuts_at_ends(logs);
-        left.step = Step::Committing(ticket, others);
-        self.commits.insert(ticket, partition);
-        self.out.push_back(Output::Commit(ticket, commit));
-    }
-
-    fn drop_next_of_left(&mut self, partition: PartitionId) {
-        let (from, to) = (vec![0], vec![0xff; 64]);
-        self.page(partition, Paging::Leave, None, (from, to), PAGE_BYTES);
-    }
-
-    /// Some of what is left is to go.
-    pub(super) fn left_page(&mut self, now: Now, partition: PartitionId, page: Page) {
-        let ticket = self.ticket();
-        let Some(left) = self.left(partition) else {
-            return;
-        };
-        let Step::Dropping(logs) = &mut left.step else {
-            return;
-        };
-        let logs = std::mem::take(logs);
-        let mut commit = Commit::new(log::store_partition(partition));
-        commit.room = Room::Frees;
-        for (key, value) in page.rows.into_iter().filter(|(key, _)| key != AWAY_KEY) {
-            let key = Bytes::from(key);
-            if let Some(account) = keys::account_of_key(&key) {
-                if let Ok(RowKey::Content(origin)) = keys::row_of_key(&key)
-                    && let Ok(content) = Content::decode(&value)
-                {
-                    commit.mutations.push(Mutation::Release {
-                        blob: blob_name(&content.blob),
-                        holder: holder(account, origin),
-                    });
-                }
-                if keys::is_held(&key) {
-                    commit.mutations.extend(released(&key, &value));
-                }
-            }
-            if keys::is_coming(&key) {
-                drop_coming(&mut commit.mutations, key, &value);
-            } else {
-                commit.mutations.push(Mutation::Delete { key });
+        // It stays, or is back.
+        (Step::Whole, Phase::Holds) | (Step::Gone, Phase::Holds | Phase::Leaves) => {
+            mail.partitions.remove(&partition);
+            mail.open(partition);
+            // What came on the streams meanwhile was not taken.
+            if let Some(Partition::Loading(opening)) = mail.partitions.get_mut(&partition) {
+                opening.anew = true;
             }
         }
-        let is_last = page.end && commit.mutations.is_empty();
-        if is_last && logs.is_empty() {
+        _ => {}
+    }
+}
+
+/// What another incarnation left, or came back to, is not all gone, or not all here: all of it goes, and this one begins with nothing.
+pub(super) fn drop_of_another(
+    mail: &mut Mail,
+    partition: PartitionId,
+    rows: Vec<(Vec<u8>, Bytes)>,
+    logs: BTreeMap<Incarnation, LogEnd>,
+) {
+    let end = logs.get(&mail.config.origin).map_or(0, |own| own.last);
+    let step = Step::Looking {
+        rows,
+        read: true,
+        logs: Some(logs),
+    };
+    let left = Partition::Released(Box::new(Released { end, step }));
+    mail.partitions.insert(partition, left);
+    looked_at_left(mail, partition);
+}
+
+/// A page of the partition's own rows.
+pub(super) fn left_rows(
+    mail: &mut Mail,
+    partition: PartitionId,
+    page: Vec<(Vec<u8>, Bytes)>,
+    done: bool,
+) {
+    if let Some(Released {
+        step: Step::Looking { rows, read, .. },
+        ..
+    }) = mail.partitions.released(partition)
+    {
+        rows.extend(page);
+        *read = done;
+    }
+    looked_at_left(mail, partition);
+}
+
+/// Where the logs stand.
+pub(super) fn left_logs(mail: &mut Mail, partition: PartitionId, ends: Vec<(Incarnation, LogEnd)>) {
+    if let Some(Released {
+        step: Step::Looking { logs, .. },
+        ..
+    }) = mail.partitions.released(partition)
+    {
+        *logs = Some(ends.into_iter().collect());
+    }
+    looked_at_left(mail, partition);
+}
+
+fn looked_at_left(mail: &mut Mail, partition: PartitionId) {
+    let (me, ticket) = (mail.config.origin, mail.out.ticket());
+    let Some(left) = mail.partitions.released(partition) else {
+        return;
+    };
+    let Released {
+        end,
+        step:
+            Step::Looking {
+                rows,
+                read: true,
+                logs: Some(logs),
+            },
+    } = left
+    else {
+        return;
+    };
+    let others = logs.keys().copied().filter(|origin| *origin != me);
+    let others: Vec<Incarnation> = others.collect();
+    let own = logs.get(&me);
+    let last = own.map_or(0, |own| own.last);
+    if last != *end {
+        let cause = format!(
+            "partition {} was left when its log had {end} operations, and it has {last}",
+            partition.0
+        );
+        return mail.out.push(Output::Fatal(cause));
+    }
+    if rows.iter().any(|(key, _)| key == AWAY_KEY) {
+        left.step = Step::Dropping(others);
+        return drop_next_of_left(mail, partition);
+    }
+    let position = rows.iter().find(|(key, _)| key == log::POSITION_KEY);
+    let position = position.map(|(_, record)| &record[..]);
+    let away = match log::away(partition, me, own, position) {
+        Ok(away) => away,
+        Err(error) => return mail.out.push(Output::Fatal(error.to_string())),
+    };
+    let mut commit = Commit::new(log::store_partition(partition));
+    commit.room = Room::Frees;
+    commit.mutations.push(away);
+    commit.mutations.push(Mutation::Delete {
+        key: Bytes::from_static(log::POSITION_KEY),
+    });
+    commit.cuts = log::cuts_at_ends(logs);
+    left.step = Step::Committing(ticket, others);
+    mail.out.commit(ticket, partition, commit);
+}
+
+fn drop_next_of_left(mail: &mut Mail, partition: PartitionId) {
+    let (from, to) = (vec![0], vec![0xff; 64]);
+    snapshot::read_page(mail, partition, Paging::Leave, None, (from, to), PAGE_BYTES);
+}
+
+/// Some of what is left is to go.
+pub(super) fn left_page(mail: &mut Mail, now: Now, partition: PartitionId, page: Page) {
+    let ticket = mail.out.ticket();
+    let Some(left) = mail.partitions.released(partition) else {
+        return;
+    };
+    let Step::Dropping(logs) = &mut left.step else {
+        return;
+    };
+    let logs = std::mem::take(logs);
+    let mut commit = Commit::new(log::store_partition(partition));
+    commit.room = Room::Frees;
+    for (key, value) in page.rows.into_iter().filter(|(key, _)| key != AWAY_KEY) {
+        let key = Bytes::from(key);
+        if let Some(account) = keys::account_of_key(&key) {
+            if let Ok(RowKey::Content(origin)) = keys::row_of_key(&key)
+                && let Ok(content) = Content::decode(&value)
+            {
+                commit.mutations.push(Mutation::Release {
+                    blob: blob_name(&content.blob),
+                    holder: holder(account, origin),
+                });
+            }
+            if keys::is_held(&key) {
+                commit.mutations.extend(released(&key, &value));
+            }
+        }
+        if keys::is_coming(&key) {
+            drop_coming(&mut commit.mutations, key, &value);
+        } else {
+            commit.mutations.push(Mutation::Delete { key });
+        }
+    }
+    let is_last = page.end && commit.mutations.is_empty();
+    if is_last && logs.is_empty() {
+        left.step = Step::Gone;
+        return left_on(mail, now, partition);
+    }
+    left.step = match is_last {
+        true => {
+            let logs = logs.into_iter().map(|origin| origin.get());
+            commit.forgets = logs.map(whimbrel_storage::Origin).collect();
+            Step::Ending(ticket)
+        }
+        false => Step::Committing(ticket, logs),
+    };
+    mail.out.commit(ticket, partition, commit);
+}
+
+/// A commit of what was left is durable, or was refused.
+pub(super) fn left_committed(
+    mail: &mut Mail,
+    now: Now,
+    partition: PartitionId,
+    ticket: Ticket,
+    done: bool,
+) {
+    let Some(left) = mail.partitions.released(partition) else {
+        return;
+    };
+    match &mut left.step {
+        Step::Committing(of, _) | Step::Ending(of) if *of == ticket && !done => {
+            left_failed(mail, now, partition);
+        }
+        Step::Committing(of, logs) if *of == ticket => {
+            left.step = Step::Dropping(std::mem::take(logs));
+            drop_next_of_left(mail, partition);
+        }
+        Step::Ending(of) if *of == ticket => {
             left.step = Step::Gone;
-            return self.left_on(now, partition);
+            left_on(mail, now, partition);
         }
-        left.step = match is_last {
-            true => {
-                let logs = logs.into_iter().map(|origin| origin.get());
-                commit.forgets = logs.map(whimbrel_storage::Origin).collect();
-                Step::Ending(ticket)
-            }
-            false => Step::Committing(ticket, logs),
-        };
-        self.commits.insert(ticket, partition);
-        self.out.push_back(Output::Commit(ticket, commit));
+        _ => {}
     }
+}
 
-    /// A commit of what was left is durable, or was refused.
-    pub(super) fn left_committed(
-        &mut self,
-        now: Now,
-        partition: PartitionId,
-        ticket: Ticket,
-        done: bool,
-    ) {
-        let Some(left) = self.left(partition) else {
-            return;
-        };
-        match &mut left.step {
-            Step::Committing(of, _) | Step::Ending(of) if *of == ticket && !done => {
-                self.left_failed(now, partition);
-            }
-            Step::Committing(of, logs) if *of == ticket => {
-                left.step = Step::Dropping(std::mem::take(logs));
-                self.drop_next_of_left(partition);
-            }
-            Step::Ending(of) if *of == ticket => {
-                left.step = Step::Gone;
-                self.left_on(now, partition);
-            }
-            _ => {}
-        }
-    }
-
-    /// It is tried again after a while.
-    pub(super) fn left_failed(&mut self, now: Now, partition: PartitionId) {
-        let at = now.mono_micros + READ_AGAIN_MICROS;
-        if let Some(left) = self.left(partition) {
-            left.step = Step::Again(at);
-            self.timers.insert((at, partition));
-        }
+/// It is tried again after a while.
+pub(super) fn left_failed(mail: &mut Mail, now: Now, partition: PartitionId) {
+    let at = now.mono_micros + READ_AGAIN_MICROS;
+    if let Some(left) = mail.partitions.released(partition) {
+        left.step = Step::Again(at);
+        mail.agenda.look_at(at, partition);
     }
 }

@@ -5,7 +5,7 @@
 
 use whimbrel_crdt::{Incarnation, PartitionId};
 
-use super::{Partition, PartitionOwner};
+use super::{Mail, Partition, replication};
 use crate::{
     machine::Now,
     peers::{
@@ -46,49 +46,54 @@ impl Windows {
     }
 }
 
-impl PartitionOwner {
+impl Windows {
     /// There are streams for these.
-    pub(super) fn open_windows(&mut self, now: Now, keys: impl IntoIterator<Item = Key>) {
-        let changed = self.windows.budget.open(keys);
-        self.set_windows(now, changed);
+    pub(super) fn open_windows(
+        &mut self,
+        mail: &mut Mail,
+        now: Now,
+        keys: impl IntoIterator<Item = Key>,
+    ) {
+        let changed = self.budget.open(keys);
+        self.set_windows(mail, now, changed);
     }
 
-    pub(super) fn divide_windows(&mut self, now: Now) {
-        let Windows { budget, divide_at } = &mut self.windows;
+    pub(super) fn divide_windows(&mut self, mail: &mut Mail, now: Now) {
+        let Windows { budget, divide_at } = self;
         let Some(at) = divide_at.filter(|at| *at <= now.mono_micros) else {
             return;
         };
         // Since the last division, or since something moved.
         let elapsed = now.mono_micros - at + DIVIDE_MICROS;
-        let (partitions, links) = (&mut self.partitions, &self.links);
+        let (partitions, links) = (&mut mail.partitions, &mail.links);
         let is_open = |(partition, peer): &Key| {
             let of = partitions.get(partition);
-            matches!(of, Some(Partition::Running(_))) && links.contains_key(peer)
+            matches!(of, Some(Partition::Running(_))) && links.has(*peer)
         };
         budget.retain(is_open);
-        for (partition, of) in partitions {
+        for (partition, of) in partitions.iter_mut() {
             let Partition::Running(own) = of else {
                 continue;
             };
-            for (peer, link) in links {
-                let used = own.shipping.take_used(*peer);
+            for (peer, link) in links.iter() {
+                let used = own.shipping.take_used(peer);
                 // What is on its way here is as much as comes while an acknowledgement and what it allows are on theirs.
                 let way = link.round_trip.unwrap_or(0);
                 let coming = used.came.saturating_mul(way) / elapsed;
-                budget.used((*partition, *peer), used.most.max(coming));
+                budget.used((*partition, peer), used.most.max(coming));
             }
         }
         *divide_at = (!budget.is_idle()).then_some(now.mono_micros + DIVIDE_MICROS);
         let changed = budget.divide();
-        self.set_windows(now, changed);
+        self.set_windows(mail, now, changed);
     }
 
-    fn set_windows(&mut self, now: Now, changed: Vec<(Key, u64)>) {
+    fn set_windows(&mut self, mail: &mut Mail, now: Now, changed: Vec<(Key, u64)>) {
         for ((partition, peer), bytes) in changed {
-            if let Some(own) = self.running(partition) {
+            if let Some(own) = mail.partitions.running(partition) {
                 own.shipping.set_window(peer, bytes);
             }
-            self.ship(now, partition);
+            replication::ship(mail, now, partition);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the rows and operations of an account mean to the store: mutations, and references to blobs.
 
 use bytes::Bytes;
-use whimbrel_mailbox::{AccountId, Flag, Flags, MessageId, Op, Replica, RowKey};
+use whimbrel_mailbox::{AccountId, BlobName, Flag, Flags, MessageId, Op, Replica, RowKey};
 use whimbrel_storage::Mutation;
 
 use super::keys;
@@ -116,4 +116,33 @@ pub fn blob_name(name: &whimbrel_mailbox::BlobName) -> whimbrel_storage::BlobNam
         upload: whimbrel_storage::UploadId(name.upload),
         hash: whimbrel_storage::Hash(name.hash),
     }
+}
+
+/// The operations, if they claim UIDs of their maker's slot alone. Whose slot another one has now, or nobody knows, may claim any.
+pub(super) fn of_slot(ops: Vec<Op>, slot: Option<u8>) -> Result<Vec<Op>, String> {
+    match slot {
+        Some(slot) if !ops.iter().all(|op| op.claims_only(slot)) => Err(format!(
+            "an operation claims UIDs of another slot than {slot}, its maker's"
+        )),
+        _ => Ok(ops),
+    }
+}
+
+/// Rows that may be written after the batch: what another node's RENAME, or time, shows at once may be more than one commit has room for.
+pub(super) fn take_visible(replica: &mut Replica, account: AccountId) -> Vec<Mutation> {
+    let mut rows = Vec::new();
+    for (row, value) in replica.take_dirty_visible() {
+        push_row(&mut rows, account, &row, value);
+    }
+    rows
+}
+
+/// A body's name as batches have it: see `rows::named_blob`.
+pub(crate) fn blob_of_batch(name: &[u8]) -> Option<BlobName> {
+    let (hash, upload) = name.split_first_chunk()?;
+    let upload = upload.try_into().ok()?;
+    Some(BlobName {
+        hash: *hash,
+        upload,
+    })
 }

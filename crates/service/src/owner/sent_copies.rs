@@ -18,7 +18,7 @@ use bytes::Bytes;
 use whimbrel_mailbox::{AccountId, Flag, Flags, MailboxName, MessageId, Op, SpecialUse};
 use whimbrel_mime::summary::SortKeys;
 
-use super::{Load, PartitionOwner, keys};
+use super::{Load, Mail, keys};
 use crate::{
     content::Content,
     machine::{Now, Ticket},
@@ -44,6 +44,13 @@ const PAIRED_MAX: usize = 1024;
 /// The mailbox for sent mail where none has that use.
 pub(super) const USUAL_NAME: &str = "Sent";
 
+/// A message that another node put into the mailbox for sent mail.
+pub(super) struct SentMessage {
+    pub(super) account: AccountId,
+    pub(super) message: MessageId,
+    pub(super) content: Vec<u8>,
+}
+
 /// A message that has come, and how far its twin was looked for.
 struct Search {
     account: AccountId,
@@ -63,7 +70,7 @@ struct Search {
 }
 
 /// One content row that is being read: of what may be a twin.
-pub(super) struct Twin {
+struct Twin {
     search: Search,
     other: MessageId,
     /// The key of its content row.
@@ -72,9 +79,11 @@ pub(super) struct Twin {
 
 /// Searches under way.
 #[derive(Default)]
-pub(super) struct Searches {
+pub(super) struct SentCopies {
     /// By the commit for which each waits.
     waiting: BTreeMap<Ticket, Vec<Twin>>,
+    /// By the ticket with which its content row is read.
+    read: BTreeMap<Ticket, Twin>,
     count: usize,
     known: RecentMessages,
     /// The latest clients' copies that have taken the place of one of ours.
@@ -113,28 +122,18 @@ impl RecentMessages {
     }
 }
 
-impl PartitionOwner {
-    /// Where copies of sent mail go: the mailbox of that use, else one of the usual name.
-    pub(super) fn sent_mailbox(&self, account: AccountId) -> Option<MailboxName> {
-        let replica = self.replica(account).ok()?;
-        replica.with_use(SpecialUse::Sent).or_else(|| {
-            let usual = MailboxName::new(USUAL_NAME).ok()?;
-            replica.exists(&usual).then_some(usual)
-        })
+impl SentCopies {
+    /// A content row cannot be read: both copies stay.
+    pub(super) fn cannot_look(&mut self, ticket: Ticket) {
+        self.read.remove(&ticket);
     }
+}
 
-    /// Whether a mailbox is the one where copies of sent mail go.
-    pub(super) fn is_for_sent(&self, account: AccountId, name: &MailboxName) -> bool {
-        // Most are not, and that costs no look at the others.
-        let may_be = self.replica(account).is_ok_and(|replica| {
-            replica.use_of(name) == Some(SpecialUse::Sent) || name.as_str() == USUAL_NAME
-        });
-        may_be && self.sent_mailbox(account).as_ref() == Some(name)
-    }
-
+impl SentCopies {
     /// A message has come into the mailbox for sent mail under this UID, by the newest commit of its account: its twin is looked for.
     pub(super) fn sent_arrived(
         &mut self,
+        mail: &mut Mail,
         now: Now,
         account: AccountId,
         name: &MailboxName,
@@ -143,28 +142,28 @@ impl PartitionOwner {
         ours: bool,
     ) {
         // It may wait for other nodes before it is shown.
-        let replica = self.replica(account).ok();
+        let replica = mail.accounts.replica(account).ok();
         if let Some(message) = replica.and_then(|replica| replica.claimant(name, uid)) {
-            self.sent_came(now, account, name, message, content, ours);
+            self.sent_came(mail, now, account, name, message, content, ours);
         }
     }
 
     /// The same of one that a client has put there at another node, perhaps before that had heard of the server's. Of the server's this is not asked:
     /// each node at which it is shown hears of the client's.
-    pub(super) fn sent_elsewhere(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        message: MessageId,
-        content: Vec<u8>,
-    ) {
-        if let Some(name) = self.sent_mailbox(account) {
-            self.sent_came(now, account, &name, message, &content.into(), false);
+    pub(super) fn sent_elsewhere(&mut self, mail: &mut Mail, now: Now, put: SentMessage) {
+        let SentMessage {
+            account,
+            message,
+            content,
+        } = put;
+        if let Some(name) = sent_mailbox(mail, account) {
+            self.sent_came(mail, now, account, &name, message, &content.into(), false);
         }
     }
 
     fn sent_came(
         &mut self,
+        mail: &mut Mail,
         now: Now,
         account: AccountId,
         name: &MailboxName,
@@ -172,12 +171,12 @@ impl PartitionOwner {
         content: &Bytes,
         ours: bool,
     ) {
-        let Some(entry) = self.accounts.get(&account) else {
+        let Some(entry) = mail.accounts.get(&account) else {
             return;
         };
         let ticket = entry.newest;
         let identity = Identity::of(content);
-        let known = &mut self.searches.known;
+        let known = &mut self.known;
         known.insert(account, message, &identity);
         let Some(ticket) = ticket.filter(|_| identity.is_known()) else {
             return;
@@ -195,18 +194,18 @@ impl PartitionOwner {
             left: LOOKED_AT_MAX,
             older_left: OLDER_MAX,
         };
-        if self.searches.count >= SEARCHES_MAX {
+        if self.count >= SEARCHES_MAX {
             return;
         }
-        if let Some(twin) = self.next_twin(search) {
-            self.searches.count += 1;
-            self.searches.waiting.entry(ticket).or_default().push(twin);
+        if let Some(twin) = self.next_twin(mail, search) {
+            self.count += 1;
+            self.waiting.entry(ticket).or_default().push(twin);
         }
     }
 
     /// What is to be looked at next.
-    fn next_twin(&self, mut search: Search) -> Option<Twin> {
-        let replica = self.replica(search.account).ok()?;
+    fn next_twin(&self, mail: &Mail, mut search: Search) -> Option<Twin> {
+        let replica = mail.accounts.replica(search.account).ok()?;
         while search.left > 0 && search.older_left > 0 {
             let other = replica.last_before(&search.name, search.below)?;
             search.below = other.row.uid;
@@ -217,7 +216,7 @@ impl PartitionOwner {
             }
             search.older_left = OLDER_MAX;
             let message = other.row.message;
-            let known = &self.searches.known;
+            let known = &self.known;
             if other.delivered != search.ours
                 && message != search.message
                 && known.may_be(search.account, message, &search.hashes)
@@ -233,31 +232,41 @@ impl PartitionOwner {
     }
 
     /// A commit is durable, or failed: what waited for it is looked up, or forgotten.
-    pub(super) fn search_twins(&mut self, ticket: Ticket, done: bool) {
-        for twin in self.searches.waiting.remove(&ticket).unwrap_or_default() {
-            self.searches.count -= 1;
+    pub(super) fn search_twins(&mut self, mail: &mut Mail, ticket: Ticket, done: bool) {
+        for twin in self.waiting.remove(&ticket).unwrap_or_default() {
+            self.count -= 1;
             if done {
-                self.load_twin(twin);
+                self.load_twin(mail, twin);
             }
         }
     }
 
-    fn load_twin(&mut self, twin: Twin) {
+    fn load_twin(&mut self, mail: &mut Mail, twin: Twin) {
         let from = keys::content_key(twin.search.account, twin.origin).to_vec();
         let to = [&from[..], &[0]].concat();
         let partition = keys::partition_of(twin.search.account);
-        self.request(Load::Twin(Box::new(twin)), partition, from, to);
+        let ticket = (mail.reads).rows(&mut mail.out, Load::Twin, partition, (from, to));
+        self.read.insert(ticket, twin);
     }
 
     /// The content row of what may be a twin.
-    pub(super) fn twin_loaded(&mut self, now: Now, twin: Twin, page: &[(Vec<u8>, Bytes)]) {
+    pub(super) fn twin_loaded(
+        &mut self,
+        mail: &mut Mail,
+        now: Now,
+        ticket: Ticket,
+        page: &[(Vec<u8>, Bytes)],
+    ) {
+        let Some(twin) = self.read.remove(&ticket) else {
+            return;
+        };
         let search = &twin.search;
         let key = keys::content_key(search.account, twin.origin);
         let row = page.iter().find(|(found, _)| *found == key);
         let content = row.and_then(|(_, value)| keys::content_of_row(value).ok());
         let is_twin = content.is_some_and(|content| {
             let other = Identity::of(&content);
-            let known = &mut self.searches.known;
+            let known = &mut self.known;
             known.insert(search.account, twin.other, &other);
             let is_same = match search.ours {
                 true => Identity::is_same(&search.identity, &other),
@@ -266,26 +275,26 @@ impl PartitionOwner {
             is_same
                 && Content::decode(&content).is_ok_and(|content| is_made_by(&content, !search.ours))
         });
-        if is_twin && self.expunge_twin(now, &twin) {
+        if is_twin && self.expunge_twin(mail, now, &twin) {
             return;
         }
-        if let Some(twin) = self.next_twin(twin.search) {
-            self.load_twin(twin);
+        if let Some(twin) = self.next_twin(mail, twin.search) {
+            self.load_twin(mail, twin);
         }
     }
 
     /// Expunges ours of the two; false if it stays.
-    fn expunge_twin(&mut self, now: Now, twin: &Twin) -> bool {
+    fn expunge_twin(&mut self, mail: &mut Mail, now: Now, twin: &Twin) -> bool {
         let search = &twin.search;
         let (ours, theirs) = match search.ours {
             true => (search.message, twin.other),
             false => (twin.other, search.message),
         };
         let pair = (search.account, theirs);
-        if self.searches.paired.contains(&pair) {
+        if self.paired.contains(&pair) {
             return false;
         }
-        let Ok(replica) = self.replica(search.account) else {
+        let Ok(replica) = mail.accounts.replica(search.account) else {
             return false;
         };
         // It may be gone by now, or somebody wants it where it has been put.
@@ -310,14 +319,32 @@ impl PartitionOwner {
                 rescue: false,
             });
         }
-        if self.searches.paired.len() >= PAIRED_MAX {
-            self.searches.paired.pop_front();
+        if self.paired.len() >= PAIRED_MAX {
+            self.paired.pop_front();
         }
-        self.searches.paired.push_back(pair);
-        self.write(now, search.account, plan.ops, &[]);
-        self.collect_soon(now, search.account);
+        self.paired.push_back(pair);
+        mail.write(now, search.account, plan.ops, &[]);
+        mail.collect_soon(now, search.account);
         true
     }
+}
+
+/// Where copies of sent mail go: the mailbox of that use, else one of the usual name.
+pub(super) fn sent_mailbox(mail: &Mail, account: AccountId) -> Option<MailboxName> {
+    let replica = mail.accounts.replica(account).ok()?;
+    replica.with_use(SpecialUse::Sent).or_else(|| {
+        let usual = MailboxName::new(USUAL_NAME).ok()?;
+        replica.exists(&usual).then_some(usual)
+    })
+}
+
+/// Whether a mailbox is the one where copies of sent mail go.
+pub(super) fn is_for_sent(mail: &Mail, account: AccountId, name: &MailboxName) -> bool {
+    // Most are not, and that costs no look at the others.
+    let may_be = mail.accounts.replica(account).is_ok_and(|replica| {
+        replica.use_of(name) == Some(SpecialUse::Sent) || name.as_str() == USUAL_NAME
+    });
+    may_be && sent_mailbox(mail, account).as_ref() == Some(name)
 }
 
 /// Whether a message was put there by the server or by a client. The server's copy begins with its own Received field. What came by way of `anne+Sent`

@@ -6,7 +6,7 @@
 //! Invariants:
 //! - No state is given or taken over while the rows of an account stand for less than the position says: while one is stalled, or still to be joined.
 //! - What is held of a state that is of no use goes page by page, each when the one before is durable; a row says so until the last is gone.
-//! - What comes holds the bodies that it names, here or not: from the commit that takes it over on others may rely on that (see [`super::delivery_acks`]).
+//! - What comes holds the bodies that it names, here or not: from the commit that takes it over on others may rely on that (see [`super::deliveries`]).
 //! - In memory there is one page.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,18 +14,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use whimbrel_crdt::{Hash, Incarnation, PartitionId};
 use whimbrel_replication::partition::Ticket as Asked;
-use whimbrel_storage::{Commit, Mutation, Room, StoreError};
+use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{
-    Load, Own, Partition, PartitionOwner, Phase, joining, keys,
+    Mail, Own, Partition, Phase, joining, keys,
     rows::{drop_coming, held_by_coming},
+    store_reads::{self, Fix},
 };
 use crate::{
     log,
     machine::{Note, Now, Output, Ticket},
     peers::{
         OnDurable, Page, PeerOutput, Rows, Snapshot, SnapshotProgress, StateWork, Work,
-        log_retention::GivenUp,
         snapshot::{Joined, decode_held, decode_rows, encode_held, encode_rows},
     },
 };
@@ -45,10 +45,11 @@ pub(super) enum Paging {
     Join(joining::Paging),
 }
 
-/// Rows that are being read.
-pub(super) struct Pages {
+/// What is read of a state that is given.
+pub(super) struct PageOfState {
     pub(super) partition: PartitionId,
-    pub(super) of: Paging,
+    pub(super) asked: Asked,
+    pub(super) after: Vec<u8>,
 }
 
 /// What a partition holds of states of other nodes.
@@ -100,6 +101,11 @@ impl States {
             .is_none_or(joining::Joining::is_durable)
     }
 
+    /// Rows that are of no use could not be read: they are read again.
+    pub(super) fn sweep_again(&mut self) {
+        self.sweeping = None;
+    }
+
     /// The one that is coming.
     pub(super) fn taking(&self) -> Option<&SnapshotProgress> {
         self.taking.as_ref()
@@ -129,389 +135,310 @@ fn delete(key: &'static [u8]) -> Mutation {
     Mutation::Delete { key }
 }
 
-impl PartitionOwner {
-    // --- Giving --------------------------------------------------------------------------------------------------------
+// --- Giving --------------------------------------------------------------------------------------------------------
 
-    /// The rows are to be fixed. While an account stands for less than the position they are not: whoever asked asks again, or another.
-    pub(super) fn fix(&mut self, now: Now, partition: PartitionId, asked: Asked) {
-        let Some(own) = self.running(partition) else {
-            return;
-        };
-        if !own.may_give() {
+/// The rows are to be fixed. While an account stands for less than the position they are not: whoever asked asks again, or another.
+pub(super) fn fix(mail: &mut Mail, now: Now, partition: PartitionId, asked: Asked) {
+    let Some(own) = mail.partitions.running(partition) else {
+        return;
+    };
+    if !own.may_give() {
+        own.shipping.fixed(now, asked, None);
+        return;
+    }
+    mail.reads.fix(&mut mail.out, Fix { partition, asked });
+}
+
+/// They were, or could not be. `fix`: what was asked, if it is still known.
+pub(super) fn fixed(mail: &mut Mail, now: Now, fix: Option<Fix>, snapshot: Option<Snapshot>) {
+    let Some(Fix { partition, asked }) = fix else {
+        return release_state(mail, snapshot);
+    };
+    match mail.partitions.running(partition) {
+        Some(own) if own.may_give() => {
+            own.states.given.extend(snapshot.iter().map(|of| of.state));
+            let given = u64::from(snapshot.is_some());
+            own.shipping.fixed(now, asked, snapshot);
+            mail.counted.snapshots_sent += given;
+        }
+        Some(own) => {
             own.shipping.fixed(now, asked, None);
-            return;
+            release_state(mail, snapshot);
         }
-        let ticket = self.ticket();
-        self.snapshots.insert(ticket, (partition, asked));
-        let output = PeerOutput::Snapshot { ticket, partition };
-        self.out.push_back(Output::Peer(output));
+        None => release_state(mail, snapshot),
     }
+}
 
-    pub(super) fn fixed(&mut self, now: Now, ticket: Ticket, snapshot: Option<Snapshot>) {
-        let Some((partition, asked)) = self.snapshots.remove(&ticket) else {
-            return self.release_state(snapshot);
-        };
-        match self.running(partition) {
-            Some(own) if own.may_give() => {
-                own.states.given.extend(snapshot.iter().map(|of| of.state));
-                let given = u64::from(snapshot.is_some());
-                own.shipping.fixed(now, asked, snapshot);
-                self.counted.snapshots_sent += given;
-            }
-            Some(own) => {
-                own.shipping.fixed(now, asked, None);
-                self.release_state(snapshot);
-            }
-            None => self.release_state(snapshot),
-        }
-        self.ship(now, partition);
+fn release_state(mail: &mut Mail, snapshot: Option<Snapshot>) {
+    let release = snapshot.map(|snapshot| PeerOutput::Release(snapshot.state));
+    mail.out.extend(release.map(Output::Peer));
+}
+
+/// The rows of a state behind a key.
+pub(super) fn read_state(
+    mail: &mut Mail,
+    partition: PartitionId,
+    asked: Asked,
+    state: u64,
+    after: Vec<u8>,
+    bytes_max: usize,
+) {
+    let (mut from, to) = keys::state_range();
+    if !after.is_empty() {
+        from = [&after[..], &[0]].concat();
     }
+    let of = Paging::Give { asked, after };
+    read_page(mail, partition, of, Some(state), (from, to), bytes_max);
+}
 
-    fn release_state(&mut self, snapshot: Option<Snapshot>) {
-        let release = snapshot.map(|snapshot| PeerOutput::Release(snapshot.state));
-        self.out.extend(release.map(Output::Peer));
+// --- Pages ---------------------------------------------------------------------------------------------------------
+
+/// Reads one page of rows.
+pub(super) fn read_page(
+    mail: &mut Mail,
+    partition: PartitionId,
+    of: Paging,
+    state: Option<u64>,
+    range: (Vec<u8>, Vec<u8>),
+    bytes_max: usize,
+) -> Ticket {
+    let page = store_reads::Page { partition, of };
+    mail.reads
+        .page(&mut mail.out, page, state, range, bytes_max)
+}
+
+/// Rows of a state were read, for a peer.
+pub(super) fn given(mail: &mut Mail, now: Now, asked: PageOfState, page: Page) {
+    let PageOfState {
+        partition,
+        asked,
+        after,
+    } = asked;
+    let last = page.rows.last().map_or(after, |(key, _)| key.clone());
+    let rows = page.rows.iter().filter(|(key, _)| keys::is_of_state(key));
+    let rows = encode_rows(rows.map(|(key, value)| (&key[..], &value[..])));
+    let end = page.end;
+    if let Some(own) = mail.partitions.running(partition) {
+        own.shipping.rows(now, asked, Rows { rows, last, end });
     }
+}
 
-    /// The rows of a state behind a key.
-    pub(super) fn read_state(
-        &mut self,
-        partition: PartitionId,
-        asked: Asked,
-        state: u64,
-        after: Vec<u8>,
-        bytes_max: usize,
-    ) {
-        let (mut from, to) = keys::state_range();
-        if !after.is_empty() {
-            from = [&after[..], &[0]].concat();
-        }
-        let of = Paging::Give { asked, after };
-        self.page(partition, of, Some(state), (from, to), bytes_max);
+// --- Taking --------------------------------------------------------------------------------------------------------
+
+/// Does the next piece of work, which is of a state, if it can be done now.
+pub(super) fn carry_on_state(mail: &mut Mail, partition: PartitionId) -> bool {
+    let Some(own) = mail.partitions.running(partition) else {
+        return false;
+    };
+    let next = own.shipping.next_work();
+    let is_join = matches!(next, Some(Work::State(StateWork::Join { .. })));
+    if is_join && !own.may_take_over() {
+        tell_of_waiting_state(mail, partition);
+        return false;
     }
-
-    // --- Pages ---------------------------------------------------------------------------------------------------------
-
-    /// Reads one page of rows.
-    pub(super) fn page(
-        &mut self,
-        partition: PartitionId,
-        of: Paging,
-        state: Option<u64>,
-        (from, to): (Vec<u8>, Vec<u8>),
-        bytes_max: usize,
-    ) -> Ticket {
-        let ticket = self.ticket();
-        self.pages.insert(ticket, Pages { partition, of });
-        self.out.push_back(Output::Peer(PeerOutput::ReadRows {
-            ticket,
-            partition,
-            state,
-            from,
-            to,
-            bytes_max,
-        }));
-        ticket
+    if let Some(Work::State(work)) = own.shipping.take_work() {
+        work_on_state(mail, partition, work);
     }
+    true
+}
 
-    pub(super) fn paged(&mut self, now: Now, ticket: Ticket, page: Page) {
-        let Some(Pages { partition, of }) = self.pages.remove(&ticket) else {
-            return;
-        };
-        match of {
-            Paging::Give { asked, after } => {
-                let last = page.rows.last().map_or(after, |(key, _)| key.clone());
-                let rows = page.rows.iter().filter(|(key, _)| keys::is_of_state(key));
-                let rows = encode_rows(rows.map(|(key, value)| (&key[..], &value[..])));
-                let end = page.end;
-                if let Some(own) = self.running(partition) {
-                    own.shipping.rows(now, asked, Rows { rows, last, end });
-                }
-            }
-            Paging::Leave => self.left_page(now, partition, page),
-            Paging::Sweep { state } => self.sweep_page(partition, state, page),
-            Paging::Join(of) => self.join_page(now, partition, ticket, of, page),
-        }
-        self.ship(now, partition);
+/// A state is here and waits for an account that cannot go on: whoever looks after the node is told once.
+fn tell_of_waiting_state(mail: &mut Mail, partition: PartitionId) {
+    let Some(own) = mail.partitions.running(partition) else {
+        return;
+    };
+    if own.stalled.is_empty() || std::mem::replace(&mut own.states.told, true) {
+        return;
     }
+    let text = format!(
+        "a state of partition {} is here, and waits until no account of it is stalled",
+        partition.0
+    );
+    mail.out.push(Output::Log(Note::Warning(text)));
+}
 
-    /// Reading has failed: it is tried again after a while, or the peer asks again.
-    pub(super) fn page_failed(&mut self, now: Now, ticket: Ticket, cause: &StoreError) -> bool {
-        let Some(Pages { partition, of }) = self.pages.remove(&ticket) else {
-            return false;
-        };
-        match of {
-            Paging::Give { asked, .. } => {
-                if let Some(own) = self.running(partition) {
-                    own.shipping.rows_lost(now, asked);
-                }
-                self.ship(now, partition);
-                return true;
-            }
-            Paging::Leave => {
-                self.left_failed(now, partition);
-                return true;
-            }
-            Paging::Sweep { .. } => {
-                if let Some(own) = self.running(partition) {
-                    own.states.sweeping = None;
-                }
-            }
-            Paging::Join(of) => self.join_page_failed(partition, &of, cause),
-        }
-        self.wait_with_work(now, partition);
-        true
-    }
-
-    // --- Taking --------------------------------------------------------------------------------------------------------
-
-    /// Does the next piece of work, which is of a state, if it can be done now.
-    pub(super) fn carry_on_state(&mut self, partition: PartitionId) -> bool {
-        let Some(own) = self.running(partition) else {
-            return false;
-        };
-        let next = own.shipping.next_work();
-        let is_join = matches!(next, Some(Work::State(StateWork::Join { .. })));
-        if is_join && !own.may_take_over() {
-            self.tell_of_waiting_state(partition);
-            return false;
-        }
-        if let Some(Work::State(work)) = own.shipping.take_work() {
-            self.work_on_state(partition, work);
-        }
-        true
-    }
-
-    /// A state is here and waits for an account that cannot go on: whoever looks after the node is told once.
-    fn tell_of_waiting_state(&mut self, partition: PartitionId) {
-        let Some(own) = self.running(partition) else {
-            return;
-        };
-        if own.stalled.is_empty() || std::mem::replace(&mut own.states.told, true) {
-            return;
-        }
-        let text = format!(
-            "a state of partition {} is here, and waits until no account of it is stalled",
-            partition.0
-        );
-        self.out.push_back(Output::Log(Note::Warning(text)));
-    }
-
-    fn work_on_state(&mut self, partition: PartitionId, work: StateWork) {
-        let ticket = self.ticket();
-        let Some(own) = self.running(partition) else {
-            return;
-        };
-        let mut then = None;
-        let commit = match work {
-            StateWork::Begin(held) => {
-                let mut commit = own.log.commit();
-                own.states.drop_taking(ticket, &mut commit);
-                commit
-                    .mutations
-                    .push(put(log::TAKING_KEY, encode_held(&held)));
-                commit.mutations.push(delete(log::TAKEN_KEY));
-                own.states.taking = Some(*held);
-                commit
-            }
-            StateWork::Rows { asked, last, rows } => {
-                let state = own.states.taking.as_ref().map(|held| held.snapshot.state);
-                let decoded = decode_rows(&rows).and_then(|rows| {
-                    let at_home = |(key, _): &(Bytes, Bytes)| {
-                        let account = keys::account_of_key(key);
-                        keys::is_of_state(key)
-                            && account.is_some_and(|of| keys::partition_of(of) == partition)
-                    };
-                    let all = rows.iter().all(at_home);
-                    all.then_some(rows)
-                        .ok_or("a row that is no account's of it".into())
-                });
-                let (Some(state), Ok(rows)) = (state, &decoded) else {
-                    // Nothing is durable, so nothing is joined; another donor is asked in time.
-                    let text = format!(
-                        "rows of a state of partition {} cannot be kept: {}",
-                        partition.0,
-                        decoded.err().unwrap_or_default()
-                    );
-                    return self.out.push_back(Output::Log(Note::Warning(text)));
-                };
-                let mut commit = own.log.commit_of_others();
-                for (key, value) in rows {
-                    let key = Bytes::from(keys::coming_key(state, key));
-                    let held = held_by_coming(&key, value);
-                    let held = held.map(|(blob, holder)| Mutation::Reference { blob, holder });
-                    commit.mutations.extend(held);
-                    let value = value.clone();
-                    commit.mutations.push(Mutation::Put { key, value });
-                }
-                commit
-                    .mutations
-                    .push(put(log::TAKEN_KEY, last.clone().into()));
-                if let Some(held) = &mut own.states.taking {
-                    held.last = last;
-                }
-                then = Some(OnDurable::Done(asked));
-                commit
-            }
-            StateWork::Forget => {
-                if own.states.taking.is_none() {
-                    return;
-                }
-                let mut commit = own.log.commit();
-                own.states.drop_taking(ticket, &mut commit);
-                commit.mutations.push(delete(log::TAKING_KEY));
-                commit.mutations.push(delete(log::TAKEN_KEY));
-                commit.room = Room::Frees;
-                commit
-            }
-            StateWork::Join { asked, held, jumps } => {
-                then = Some(OnDurable::Done(asked));
-                self.adopt(partition, ticket, &held, &jumps)
-            }
-        };
-        let Some(own) = self.running(partition) else {
-            return;
-        };
-        own.gate.submitted(ticket);
-        own.shipping.committing(ticket, then);
-        self.commits.insert(ticket, partition);
-        self.out.push_back(Output::Commit(ticket, commit));
-    }
-
-    /// The one small commit: position, clock and logs are those of both. Accounts are read again when it is durable, and joined.
-    fn adopt(
-        &mut self,
-        partition: PartitionId,
-        ticket: Ticket,
-        held: &SnapshotProgress,
-        jumps: &BTreeMap<Incarnation, (u64, Hash)>,
-    ) -> Commit {
-        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
-            unreachable!("it was running just now");
-        };
-        let joined = Joined {
-            state: held.snapshot.state,
-            mine: own.log.applied().clone(),
-            theirs: held.snapshot.applied.clone(),
-        };
-        let mut commit = own.log.join(held, jumps);
-        for (origin, number) in held.snapshot.applied.iter() {
-            own.readers.applied(origin, number, &[]);
-        }
-        own.announced.applied(own.log.applied());
-        commit.mutations.push(delete(log::TAKING_KEY));
-        commit.mutations.push(delete(log::TAKEN_KEY));
-        commit
-            .mutations
-            .push(put(log::JOINING_KEY, log::encode(&joined).into()));
-        own.states.taking = None;
-        own.states.joining = Some(joining::Joining::begun(joined, ticket));
-        own.lacks_anew();
-        self.counted.snapshots_received += 1;
-        // What is being read of them is of before.
-        self.loads.retain(|_, load| match load {
-            Load::Rows(account) | Load::Held(account) => keys::partition_of(*account) != partition,
-            _ => true,
-        });
-        for entry in self.accounts.values_mut() {
-            if entry.partition == partition && !matches!(entry.phase, Phase::Purging) {
-                entry.measured.forget(&mut self.memory);
-                entry.wait_until = None;
-                entry.phase = Phase::Absent;
-            }
-        }
-        commit
-    }
-
-    /// A commit is durable: what waited for it can go on.
-    pub(super) fn state_committed(&mut self, now: Now, partition: PartitionId, ticket: Ticket) {
-        let Some(own) = self.running(partition) else {
-            return;
-        };
-        for after in own.states.sweeps.values_mut() {
-            if after.is_some_and(|after| after <= ticket) {
-                *after = None;
-            }
-        }
-        self.sweep_on(partition);
-        self.join_committed(now, partition, ticket);
-    }
-
-    /// Logs are too long. What is cut for it goes now: perhaps nothing else is written for long.
-    pub(super) fn shorten(&mut self, now: Now, logs: &GivenUp) {
-        let partitions: BTreeSet<PartitionId> = logs.keys().map(|(of, _)| *of).collect();
-        for partition in partitions {
-            let Some(own) = self.running(partition) else {
-                continue;
-            };
-            for ((_, origin), number) in logs.iter().filter(|((of, _), _)| *of == partition) {
-                own.shipping.give_up(now, *origin, *number);
-            }
-            self.cut_now(now, partition);
-        }
-    }
-
-    /// An import was forgotten that may come again. A node that heard of both, and of the removal between them, would keep it dead: should this one
-    /// be made a cluster, the others are given a state (docs/decisions/0042).
-    pub(super) fn is_forgotten(&mut self, now: Now, partition: PartitionId) {
-        if let Some(own) = self.running(partition) {
-            let upto = own.shipping.stable().clone();
-            own.shipping.forgotten(now, &upto);
-            self.cut_now(now, partition);
-        }
-    }
-
-    /// What the machine has cut of logs does not wait for the next commit.
-    fn cut_now(&mut self, now: Now, partition: PartitionId) {
-        self.ship(now, partition);
-        let ticket = self.ticket();
-        if let Some(own) = self.running(partition).filter(|own| own.log.cuts()) {
+fn work_on_state(mail: &mut Mail, partition: PartitionId, work: StateWork) {
+    let ticket = mail.out.ticket();
+    let Some(own) = mail.partitions.running(partition) else {
+        return;
+    };
+    let mut then = None;
+    let commit = match work {
+        StateWork::Begin(held) => {
             let mut commit = own.log.commit();
+            own.states.drop_taking(ticket, &mut commit);
+            commit
+                .mutations
+                .push(put(log::TAKING_KEY, encode_held(&held)));
+            commit.mutations.push(delete(log::TAKEN_KEY));
+            own.states.taking = Some(*held);
+            commit
+        }
+        StateWork::Rows { asked, last, rows } => {
+            let state = own.states.taking.as_ref().map(|held| held.snapshot.state);
+            let decoded = decode_rows(&rows).and_then(|rows| {
+                let at_home = |(key, _): &(Bytes, Bytes)| {
+                    let account = keys::account_of_key(key);
+                    keys::is_of_state(key)
+                        && account.is_some_and(|of| keys::partition_of(of) == partition)
+                };
+                let all = rows.iter().all(at_home);
+                all.then_some(rows)
+                    .ok_or("a row that is no account's of it".into())
+            });
+            let (Some(state), Ok(rows)) = (state, &decoded) else {
+                // Nothing is durable, so nothing is joined; another donor is asked in time.
+                let text = format!(
+                    "rows of a state of partition {} cannot be kept: {}",
+                    partition.0,
+                    decoded.err().unwrap_or_default()
+                );
+                return mail.out.push(Output::Log(Note::Warning(text)));
+            };
+            let mut commit = own.log.commit_of_others();
+            for (key, value) in rows {
+                let key = Bytes::from(keys::coming_key(state, key));
+                let held = held_by_coming(&key, value);
+                let held = held.map(|(blob, holder)| Mutation::Reference { blob, holder });
+                commit.mutations.extend(held);
+                let value = value.clone();
+                commit.mutations.push(Mutation::Put { key, value });
+            }
+            commit
+                .mutations
+                .push(put(log::TAKEN_KEY, last.clone().into()));
+            if let Some(held) = &mut own.states.taking {
+                held.last = last;
+            }
+            then = Some(OnDurable::Done(asked));
+            commit
+        }
+        StateWork::Forget => {
+            if own.states.taking.is_none() {
+                return;
+            }
+            let mut commit = own.log.commit();
+            own.states.drop_taking(ticket, &mut commit);
+            commit.mutations.push(delete(log::TAKING_KEY));
+            commit.mutations.push(delete(log::TAKEN_KEY));
             commit.room = Room::Frees;
-            self.hand_out_for(partition, ticket, commit);
+            commit
+        }
+        StateWork::Join { asked, held, jumps } => {
+            then = Some(OnDurable::Done(asked));
+            adopt(mail, partition, ticket, &held, &jumps)
+        }
+    };
+    let Some(own) = mail.partitions.running(partition) else {
+        return;
+    };
+    own.gate.submitted(ticket);
+    own.shipping.committing(ticket, then);
+    mail.out.commit(ticket, partition, commit);
+}
+
+/// The one small commit: position, clock and logs are those of both. Accounts are read again when it is durable, and joined.
+fn adopt(
+    mail: &mut Mail,
+    partition: PartitionId,
+    ticket: Ticket,
+    held: &SnapshotProgress,
+    jumps: &BTreeMap<Incarnation, (u64, Hash)>,
+) -> Commit {
+    let Some(Partition::Running(own)) = mail.partitions.get_mut(&partition) else {
+        unreachable!("it was running just now");
+    };
+    let joined = Joined {
+        state: held.snapshot.state,
+        mine: own.log.applied().clone(),
+        theirs: held.snapshot.applied.clone(),
+    };
+    let mut commit = own.log.join(held, jumps);
+    for (origin, number) in held.snapshot.applied.iter() {
+        own.readers.applied(origin, number, &[]);
+    }
+    own.announced.applied(own.log.applied());
+    commit.mutations.push(delete(log::TAKING_KEY));
+    commit.mutations.push(delete(log::TAKEN_KEY));
+    commit
+        .mutations
+        .push(put(log::JOINING_KEY, log::encode(&joined).into()));
+    own.states.taking = None;
+    own.states.joining = Some(joining::Joining::begun(joined, ticket));
+    own.lacks_anew();
+    mail.counted.snapshots_received += 1;
+    // What is being read of them is of before.
+    mail.reads.forget_accounts(partition);
+    for (_, entry) in mail.accounts.of_mut(partition) {
+        if !matches!(entry.phase, Phase::Purging) {
+            mail.limits.forget(&mut entry.measured);
+            entry.wait_until = None;
+            entry.phase = Phase::Absent;
         }
     }
+    commit
+}
 
-    // --- What is of no use ----------------------------------------------------------------------------------------------
-
-    /// Removes the next page of what is held in vain, if there is any.
-    pub(super) fn sweep_on(&mut self, partition: PartitionId) {
-        let Some(own) = self.running(partition) else {
-            return;
-        };
-        let states = &mut own.states;
-        if states.sweeping.is_some() || own.retry_at.is_some() {
-            return;
+/// A commit is durable: what is of no use goes on going.
+pub(super) fn swept_to(mail: &mut Mail, partition: PartitionId, ticket: Ticket) {
+    let Some(own) = mail.partitions.running(partition) else {
+        return;
+    };
+    for after in own.states.sweeps.values_mut() {
+        if after.is_some_and(|after| after <= ticket) {
+            *after = None;
         }
-        let mut ready = states.sweeps.iter().filter(|(_, after)| after.is_none());
-        let Some(state) = ready.next().map(|(state, _)| *state) else {
-            return;
-        };
-        states.sweeping = Some(state);
-        let range = keys::coming_range(state);
-        self.page(partition, Paging::Sweep { state }, None, range, PAGE_BYTES);
     }
+    sweep_on(mail, partition);
+}
 
-    fn sweep_page(&mut self, partition: PartitionId, state: u64, page: Page) {
-        let ticket = self.ticket();
-        let Some(own) = self.running(partition) else {
-            return;
-        };
-        own.states.sweeping = None;
-        let mut commit = own.log.commit();
-        commit.room = Room::Frees;
-        for (key, value) in page.rows {
-            drop_coming(&mut commit.mutations, key.into(), &value);
-        }
-        if page.end {
-            let key = log::swept_key(state);
-            commit.mutations.push(Mutation::Delete { key });
-            own.states.sweeps.remove(&state);
-        } else {
-            // Goes on when this is durable: a page read before would have the same rows.
-            own.states.sweeps.insert(state, Some(ticket));
-        }
-        self.hand_out_for(partition, ticket, commit);
+// --- What is of no use ----------------------------------------------------------------------------------------------
+
+/// Removes the next page of what is held in vain, if there is any.
+pub(super) fn sweep_on(mail: &mut Mail, partition: PartitionId) {
+    let Some(own) = mail.partitions.running(partition) else {
+        return;
+    };
+    let states = &mut own.states;
+    if states.sweeping.is_some() || own.retry_at.is_some() {
+        return;
     }
+    let mut ready = states.sweeps.iter().filter(|(_, after)| after.is_none());
+    let Some(state) = ready.next().map(|(state, _)| *state) else {
+        return;
+    };
+    states.sweeping = Some(state);
+    let range = keys::coming_range(state);
+    read_page(
+        mail,
+        partition,
+        Paging::Sweep { state },
+        None,
+        range,
+        PAGE_BYTES,
+    );
+}
+
+pub(super) fn sweep_page(mail: &mut Mail, partition: PartitionId, state: u64, page: Page) {
+    let ticket = mail.out.ticket();
+    let Some(own) = mail.partitions.running(partition) else {
+        return;
+    };
+    own.states.sweeping = None;
+    let mut commit = own.log.commit();
+    commit.room = Room::Frees;
+    for (key, value) in page.rows {
+        drop_coming(&mut commit.mutations, key.into(), &value);
+    }
+    if page.end {
+        let key = log::swept_key(state);
+        commit.mutations.push(Mutation::Delete { key });
+        own.states.sweeps.remove(&state);
+    } else {
+        // Goes on when this is durable: a page read before would have the same rows.
+        own.states.sweeps.insert(state, Some(ticket));
+    }
+    mail.hand_out_for(partition, ticket, commit);
 }
 
 impl Own {

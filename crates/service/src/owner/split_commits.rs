@@ -18,7 +18,7 @@
 use whimbrel_mailbox::{AccountId, At, MailboxName, Plan, PlanError, Replica};
 use whimbrel_storage::COMMIT_BYTES_MAX;
 
-use super::{PartitionOwner, calls::failure};
+use super::{Mail, answers::failure};
 use crate::{
     api::{Failure, ROWS_PER_CALL_MAX},
     machine::Now,
@@ -48,7 +48,7 @@ pub(super) fn fits_append<T>(replica: &Replica, plan: &Plan<T>) -> Result<(), Fa
     }
 }
 
-impl PartitionOwner {
+impl Mail {
     /// Plans for the first of the messages, as many as one call may change at once, and writes. Says what the plan tells, and about how many
     /// it is.
     pub(super) fn one_batch<T>(
@@ -62,7 +62,7 @@ impl PartitionOwner {
         let mut len = uids.len().min(self.config.messages_per_call_max.max(1));
         loop {
             let at = self.at(now, account);
-            let replica = self.replica(account)?;
+            let replica = self.accounts.replica(account)?;
             let planned = plan(replica, &at, &uids[..len]).map_err(failure)?;
             // Many keywords: fewer messages at a time. One always fits.
             if len > 1 && !fits(replica, &planned) {

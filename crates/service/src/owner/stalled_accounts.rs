@@ -13,20 +13,17 @@
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
-use whimbrel_crdt::{Batch, Incarnation, PartitionId, VersionVector, mutants::broken};
-use whimbrel_mailbox::{AccountId, Cut, Op, Peers, Replica, Step};
+use whimbrel_crdt::{Batch, Incarnation, VersionVector, mutants::broken};
+use whimbrel_mailbox::{AccountId, Cut, Op, Peers, Step};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    Load, Own, Partition, PartitionOwner, Phase, keys,
-    missing_blobs::{blob_of_batch, unnamed_by},
-    remote_batches::of_slot,
-    rows::{blob_name, free_room, take_state},
+    Mail, Own, Partition, Phase, keys, loading,
+    missing_blobs::{self, unnamed_by},
+    rows::{blob_name, blob_of_batch, free_room, of_slot, take_state, take_visible},
     split_commits::BATCH_BYTES_MAX,
-    writing::take_visible,
 };
 use crate::{
-    api::Failure,
     log,
     machine::{Note, Now, Output},
 };
@@ -174,182 +171,138 @@ impl Own {
     }
 }
 
-impl PartitionOwner {
-    /// Whether the account was found to be stalled since the start.
-    pub(super) fn is_stalled(&self, account: AccountId) -> bool {
-        match self.partitions.get(&keys::partition_of(account)) {
-            Some(Partition::Running(own)) => own.stalled.get(&account).is_some_and(|of| of.tried),
-            _ => false,
-        }
-    }
-
-    /// The account cannot go on: it is not served, and a person has to know. Its deliveries stay in the queue.
-    pub(super) fn stall(&mut self, account: AccountId, cause: &str) {
-        if let Some(Partition::Running(own)) = self.partitions.get_mut(&keys::partition_of(account))
+pub(super) fn held_page(
+    mail: &mut Mail,
+    now: Now,
+    account: AccountId,
+    page: Vec<(Vec<u8>, Bytes)>,
+    done: bool,
+) {
+    for (key, value) in page {
+        // It failed at an earlier one.
+        if !matches!(mail.accounts.get(&account), Some(entry) if matches!(entry.phase, Phase::Resuming(_)))
         {
-            own.stalled.entry(account).or_default().tried = true;
+            return;
         }
-        self.is_not_looked_at(account);
-        self.out.push_back(Output::Log(Note::Warning(format!(
-            "account {account} is stalled until the next start: {cause}"
+        if let Err(cause) = apply_held(mail, account, key.into(), &value) {
+            return mail.stall(account, &cause);
+        }
+    }
+    if done {
+        resumed(mail, now, account);
+    }
+}
+
+/// Applies what one row holds, in as many commits as it needs; it goes in the last of them.
+fn apply_held(mail: &mut Mail, account: AccountId, key: Bytes, value: &[u8]) -> Result<(), String> {
+    let mut held = HeldPart::decode(value)?;
+    let ops = Op::decode_all(&held.ops).map_err(|error| error.to_string())?;
+    let mut ops = of_slot(ops, mail.config.slot_of(held.origin))?;
+    while !ops.is_empty() {
+        ops = apply_some(mail, account, &key, &mut held, ops)?;
+    }
+    Ok(())
+}
+
+/// One commit of what a row holds. Gives what is left, which the row then holds.
+fn apply_some(
+    mail: &mut Mail,
+    account: AccountId,
+    key: &Bytes,
+    held: &mut HeldPart,
+    ops: Vec<Op>,
+) -> Result<Vec<Op>, String> {
+    let Some(entry) = mail.accounts.get_mut(&account) else {
+        return Ok(Vec::new());
+    };
+    let (Phase::Resuming(replica), Some(Partition::Running(own))) =
+        (&mut entry.phase, mail.partitions.get_mut(&entry.partition))
+    else {
+        return Ok(Vec::new());
+    };
+    // What is left is written beside it.
+    let blobs = held.blobs.iter().map(|name| name.len() + BLOB_BYTES);
+    let besides = HELD_BYTES + held.ops.len() + blobs.sum::<usize>();
+    let bytes_max = mail.config.foreign_bytes_max.saturating_sub(besides);
+    let Cut { ops, done, rest } = replica.cut(ops, bytes_max);
+    let rest = if broken("rest-is-lost") {
+        Vec::new()
+    } else {
+        rest
+    };
+    let room = match free_room(&ops) {
+        true => Room::Frees,
+        false => Room::Ordinary,
+    };
+    replica.follow_epoch(Op::epoch_of_all(&ops));
+    let blobs = held.blobs.iter().filter_map(|name| blob_of_batch(name));
+    blobs
+        .filter(|blob| own.missing_blobs.contains_key(blob))
+        .for_each(|blob| replica.lack(blob));
+    let peers = Peers::none();
+    let step = Step {
+        origin: held.origin,
+        first: held.first,
+        hlc: held.hlc,
+        deps: &held.deps,
+        applied: own.log.applied(),
+        now_micros: own.log.hlc().last(),
+        peers: &peers,
+    };
+    replica
+        .apply(&step, ops)
+        .map_err(|error| error.to_string())?;
+    // As of one that was loaded: rows may say so of other accounts alone.
+    own.missing_blobs
+        .hold_back(account, replica.missing_blobs());
+    let mut mutations = take_state(replica, account);
+    if rest.is_empty() {
+        // Not before the rows hold the bodies.
+        let release = |blob, holder| Mutation::Release { blob, holder };
+        mutations.extend(held.references(key, release));
+        mutations.push(Mutation::Delete { key: key.clone() });
+    } else {
+        // One that was cut is in both parts, under its number.
+        held.first += done as u64;
+        held.hlc += done as u64;
+        held.count -= done as u32;
+        held.ops = Op::encode_all(&rest);
+        mutations.push(held.row(key.clone()));
+    }
+    if mutations.iter().map(Mutation::bytes).sum::<usize>() > BATCH_BYTES_MAX {
+        return Err("what it changes is more than a commit has room for".into());
+    }
+    let shown = take_visible(replica, account);
+    mail.write_rows(account, room, [mutations]);
+    mail.write_rows(account, room, shown.into_iter().map(Some));
+    Ok(rest)
+}
+
+/// Nothing is held any more.
+fn resumed(mail: &mut Mail, now: Now, account: AccountId) {
+    let Some(entry) = mail.accounts.get_mut(&account) else {
+        return;
+    };
+    let partition = entry.partition;
+    let Some(Partition::Running(own)) = mail.partitions.get_mut(&partition) else {
+        return;
+    };
+    let Phase::Resuming(replica) = std::mem::replace(&mut entry.phase, Phase::Absent) else {
+        return;
+    };
+    let was = own.stalled.remove(&account).unwrap_or_default();
+    let gone = Mutation::Delete {
+        key: log::stalled_key(account),
+    };
+    if !was.is_cut {
+        mail.out.push(Output::Log(Note::Warning(format!(
+            "account {account} goes on: all that was held for it is applied"
         ))));
-        self.drop_account(account, Failure::Temporary);
     }
-
-    /// A commit is durable: accounts whose part of it is held until then are read again, and take it.
-    pub(super) fn resume_on(&mut self, partition: PartitionId) {
-        let Some(own) = self.running(partition) else {
-            return;
-        };
-        if own.stalled.values().any(|of| !of.tried) {
-            self.load_deferred_loads(partition);
-        }
-    }
-
-    /// The rows of a stalled account were read: what is held is applied, in its order.
-    pub(super) fn resume(&mut self, account: AccountId, replica: Replica) {
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return;
-        };
-        entry.phase = Phase::Resuming(Box::new(replica));
-        let partition = entry.partition;
-        let (from, to) = keys::held_range(account);
-        self.request(Load::Held(account), partition, from, to);
-    }
-
-    pub(super) fn held_page(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        page: Vec<(Vec<u8>, Bytes)>,
-        done: bool,
-    ) {
-        for (key, value) in page {
-            // It failed at an earlier one.
-            if !matches!(self.accounts.get(&account), Some(entry) if matches!(entry.phase, Phase::Resuming(_)))
-            {
-                return;
-            }
-            if let Err(cause) = self.apply_held(account, key.into(), &value) {
-                return self.stall(account, &cause);
-            }
-        }
-        if done {
-            self.resumed(now, account);
-        }
-    }
-
-    /// Applies what one row holds, in as many commits as it needs; it goes in the last of them.
-    fn apply_held(&mut self, account: AccountId, key: Bytes, value: &[u8]) -> Result<(), String> {
-        let mut held = HeldPart::decode(value)?;
-        let ops = Op::decode_all(&held.ops).map_err(|error| error.to_string())?;
-        let mut ops = of_slot(ops, self.config.slot_of(held.origin))?;
-        while !ops.is_empty() {
-            ops = self.apply_some(account, &key, &mut held, ops)?;
-        }
-        Ok(())
-    }
-
-    /// One commit of what a row holds. Gives what is left, which the row then holds.
-    fn apply_some(
-        &mut self,
-        account: AccountId,
-        key: &Bytes,
-        held: &mut HeldPart,
-        ops: Vec<Op>,
-    ) -> Result<Vec<Op>, String> {
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return Ok(Vec::new());
-        };
-        let (Phase::Resuming(replica), Some(Partition::Running(own))) =
-            (&mut entry.phase, self.partitions.get_mut(&entry.partition))
-        else {
-            return Ok(Vec::new());
-        };
-        // What is left is written beside it.
-        let blobs = held.blobs.iter().map(|name| name.len() + BLOB_BYTES);
-        let besides = HELD_BYTES + held.ops.len() + blobs.sum::<usize>();
-        let bytes_max = self.config.foreign_bytes_max.saturating_sub(besides);
-        let Cut { ops, done, rest } = replica.cut(ops, bytes_max);
-        let rest = if broken("rest-is-lost") {
-            Vec::new()
-        } else {
-            rest
-        };
-        let room = match free_room(&ops) {
-            true => Room::Frees,
-            false => Room::Ordinary,
-        };
-        replica.follow_epoch(Op::epoch_of_all(&ops));
-        let blobs = held.blobs.iter().filter_map(|name| blob_of_batch(name));
-        blobs
-            .filter(|blob| own.missing_blobs.contains_key(blob))
-            .for_each(|blob| replica.lack(blob));
-        let peers = Peers::none();
-        let step = Step {
-            origin: held.origin,
-            first: held.first,
-            hlc: held.hlc,
-            deps: &held.deps,
-            applied: own.log.applied(),
-            now_micros: own.log.hlc().last(),
-            peers: &peers,
-        };
-        replica
-            .apply(&step, ops)
-            .map_err(|error| error.to_string())?;
-        // As of one that was loaded: rows may say so of other accounts alone.
-        own.missing_blobs
-            .hold_back(account, replica.missing_blobs());
-        let mut mutations = take_state(replica, account);
-        if rest.is_empty() {
-            // Not before the rows hold the bodies.
-            let release = |blob, holder| Mutation::Release { blob, holder };
-            mutations.extend(held.references(key, release));
-            mutations.push(Mutation::Delete { key: key.clone() });
-        } else {
-            // One that was cut is in both parts, under its number.
-            held.first += done as u64;
-            held.hlc += done as u64;
-            held.count -= done as u32;
-            held.ops = Op::encode_all(&rest);
-            mutations.push(held.row(key.clone()));
-        }
-        if mutations.iter().map(Mutation::bytes).sum::<usize>() > BATCH_BYTES_MAX {
-            return Err("what it changes is more than a commit has room for".into());
-        }
-        let shown = take_visible(replica, account);
-        self.write_rows(account, room, [mutations]);
-        self.write_rows(account, room, shown.into_iter().map(Some));
-        Ok(rest)
-    }
-
-    /// Nothing is held any more.
-    fn resumed(&mut self, now: Now, account: AccountId) {
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return;
-        };
-        let partition = entry.partition;
-        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
-            return;
-        };
-        let Phase::Resuming(replica) = std::mem::replace(&mut entry.phase, Phase::Absent) else {
-            return;
-        };
-        let was = own.stalled.remove(&account).unwrap_or_default();
-        let gone = Mutation::Delete {
-            key: log::stalled_key(account),
-        };
-        if !was.is_cut {
-            self.out.push_back(Output::Log(Note::Warning(format!(
-                "account {account} goes on: all that was held for it is applied"
-            ))));
-        }
-        // What was held might have named more.
-        let unnamed = unnamed_by(&replica, own.missing_blobs_of(account));
-        let rows = own.names_no_more(account, unnamed.iter().copied());
-        self.write_rows(account, Room::Ordinary, [vec![gone], rows]);
-        self.missed_no_more(partition, unnamed);
-        self.run(now, account, *replica, Vec::new());
-    }
+    // What was held might have named more.
+    let unnamed = unnamed_by(&replica, own.missing_blobs_of(account));
+    let rows = own.names_no_more(account, unnamed.iter().copied());
+    mail.write_rows(account, Room::Ordinary, [vec![gone], rows]);
+    missing_blobs::missed_no_more(mail, partition, unnamed);
+    loading::run(mail, now, account, *replica, Vec::new());
 }

@@ -5,13 +5,10 @@
 //! are to be joined or go on after they were stalled, claims of what is late, bodies that are missing_blobs, rows that are of no use.
 
 use whimbrel_crdt::PartitionId;
-use whimbrel_mailbox::{AccountId, BlobName};
+use whimbrel_mailbox::AccountId;
 
-use super::{Own, Partition, PartitionOwner, Phase, joining::Joining};
-use crate::{
-    machine::{Now, Output},
-    peers::{PeerOutput, READ_AGAIN_MICROS},
-};
+use super::{Account, Mail, Own, Phase, deferred_loads, joining::Joining, missing_blobs, snapshot};
+use crate::machine::Now;
 
 impl Own {
     /// Whether the account is not loaded now: what it would write before anything else waits.
@@ -22,85 +19,30 @@ impl Own {
     }
 }
 
-impl PartitionOwner {
-    /// Reading from the store has failed: the partition waits before it asks again.
-    pub(super) fn wait_with_work(&mut self, now: Now, partition: PartitionId) {
-        let at = now.mono_micros + READ_AGAIN_MICROS;
-        if let Some(own) = self.running(partition) {
-            own.retry_at = Some(at);
-            self.timers.insert((at, partition));
-        }
+/// Goes on with what has waited, if it is time.
+pub(super) fn try_again(mail: &mut Mail, now: Now, partition: PartitionId) {
+    let is_due = |own: &mut Own| own.retry_at.is_some_and(|at| at <= now.mono_micros);
+    if !mail.partitions.running(partition).is_some_and(is_due) {
+        return;
     }
-
-    /// Goes on with what has waited, if it is time.
-    pub(super) fn try_again(&mut self, now: Now, partition: PartitionId) {
-        let is_due = |own: &mut Own| own.retry_at.is_some_and(|at| at <= now.mono_micros);
-        if !self.running(partition).is_some_and(is_due) {
-            return;
-        }
-        let writes = |entry: &super::Account| {
-            let absent = entry.partition == partition && matches!(entry.phase, Phase::Absent);
-            absent && self.under_way(entry).is_some()
-        };
-        if self.accounts.values().any(writes) {
-            // What was written to it would not be read yet.
-            return self.wait_with_work(now, partition);
-        }
-        let Some(own) = self.running(partition) else {
-            return;
-        };
-        own.retry_at = None;
-        if std::mem::take(&mut own.looks_late) {
-            self.want_all(partition);
-        }
-        self.stirred.insert(partition);
-        self.joins.insert(partition);
-        self.sweep_on(partition);
-        self.load_wanted(partition);
-        self.load_deferred_loads(partition);
-        for (ticket, read) in &mut self.reads {
-            let again = read.again(partition, *ticket);
-            self.out.extend(again);
-        }
+    let writes = |entry: &Account| {
+        matches!(entry.phase, Phase::Absent) && entry.under_way(&mail.out).is_some()
+    };
+    if !mail.accounts.find(partition, writes).is_empty() {
+        // What was written to it would not be read yet.
+        return mail.wait_with_work(now, partition);
     }
-
-    /// Bodies that are not here are looked for.
-    pub(super) fn want_all(&mut self, partition: PartitionId) {
-        let Some(own) = self.running(partition) else {
-            return;
-        };
-        let missing_blobs: Vec<BlobName> = own.missing_blobs.keys().copied().collect();
-        let want = |blob| Output::Peer(PeerOutput::Request(blob));
-        self.out.extend(missing_blobs.into_iter().map(want));
+    let Some(own) = mail.partitions.running(partition) else {
+        return;
+    };
+    own.retry_at = None;
+    if std::mem::take(&mut own.looks_late) {
+        missing_blobs::want_all(mail, partition);
     }
-
-    /// Accounts that are not in memory are read if anybody wants them, but while the partition is left alone only those for which a client waits;
-    /// others are forgotten.
-    pub(super) fn load_wanted(&mut self, partition: PartitionId) {
-        let absent = self.accounts.iter().filter(|(_, entry)| {
-            entry.partition == partition && matches!(entry.phase, Phase::Absent)
-        });
-        let absent: Vec<AccountId> = absent.map(|(account, _)| *account).collect();
-        for account in absent {
-            let (Some(entry), Some(Partition::Running(own))) =
-                (self.accounts.get(&account), self.partitions.get(&partition))
-            else {
-                return;
-            };
-            let waiting = !entry.waiting.is_empty();
-            let known = waiting || !entry.watchers.is_empty() || !entry.held.is_empty();
-            // In a syncing partition it waits for more than its rows; one that is stalled may be what that waits for.
-            let for_more = waiting && own.is_syncing() && !own.stalled.contains_key(&account);
-            let left_alone = own.retry_at.is_some() && !waiting;
-            if known && (for_more || left_alone) {
-                continue;
-            }
-            if known || self.is_deferred_loads(account) {
-                self.load(account);
-            } else {
-                self.accounts.remove(&account);
-            }
-        }
-        self.stirred.insert(partition);
-    }
+    mail.agenda.work(partition);
+    mail.agenda.join(partition);
+    snapshot::sweep_on(mail, partition);
+    deferred_loads::load_wanted(mail, partition);
+    deferred_loads::load_deferred_loads(mail, partition);
+    mail.reads.log_again(&mut mail.out, partition);
 }

@@ -1,31 +1,20 @@
 //! How an owner writes: operations become a batch and a commit, answers wait for it, and what fails is forgotten.
 
 use whimbrel_crdt::{Dot, PartitionId, Section, mutants::broken};
-use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Replica, Step};
+use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Step};
 use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{
-    Load, Partition, PartitionOwner, Phase, keys,
-    notify::Notifier,
-    rows::{free_room, named_blob, push_row, take_state},
+    Mail, Partition, Phase, keys,
+    rows::{free_room, named_blob, push_row, take_state, take_visible},
     split_commits::{BATCH_BYTES_MAX, ROWS_PER_COMMIT_MAX},
 };
 use crate::{
-    api::Failure,
     machine::{Note, Now, Output, Ticket},
-    peers::{OnDurable, PeerOutput, READ_AGAIN_MICROS},
+    peers::OnDurable,
 };
 
-/// Rows that may be written after the batch: what another node's RENAME, or time, shows at once may be more than one commit has room for.
-pub(super) fn take_visible(replica: &mut Replica, account: AccountId) -> Vec<Mutation> {
-    let mut rows = Vec::new();
-    for (row, value) in replica.take_dirty_visible() {
-        push_row(&mut rows, account, &row, value);
-    }
-    rows
-}
-
-impl PartitionOwner {
+impl Mail {
     /// [`PartitionOwner::write_for`] somebody who waits.
     pub(super) fn write(
         &mut self,
@@ -100,7 +89,7 @@ impl PartitionOwner {
                         // Own operations are planned from this very state: a defect; going on could lose mail.
                         return self
                             .out
-                            .push_back(Output::Fatal(format!("account {account}: {error}")));
+                            .push(Output::Fatal(format!("account {account}: {error}")));
                     }
                 };
                 // In a syncing partition that waits (`claim_late`).
@@ -111,16 +100,14 @@ impl PartitionOwner {
                     replica.note_claims(None, own.log.origin(), last, &shown);
                 }
                 entry.wait_until = effects.wait_until;
-                self.waits
-                    .extend(effects.wait_until.map(|at| (at, account)));
-                let notifier = Notifier {
-                    sessions: &mut self.sessions,
-                    out: &mut self.out,
-                };
+                self.agenda.show_at(effects.wait_until, account);
                 let risen = epoch.then(|| replica.uidvalidity());
-                notifier.changed(account, &mut entry.watchers, &effects, risen);
+                self.sessions
+                    .changed(&mut self.out, account, &mut entry.watchers, &effects, risen);
                 // Nobody looks at it any more: what others were told of its counter is of the old epoch.
-                self.looked.extend(risen.map(|_| account));
+                if risen.is_some() {
+                    self.agenda.watched(account);
+                }
                 let section = Section {
                     subject: account.0,
                     counter: replica.counter(),
@@ -150,9 +137,7 @@ impl PartitionOwner {
                     push_row(&mut mutations, account, &row, value);
                 }
             }
-            let measured = entry
-                .measured
-                .again(replica, &mut self.memory, self.quotas.of(account));
+            let measured = self.limits.measure(&mut entry.measured, replica);
             self.out.extend(measured);
             let mut commit = None;
             if sealed.is_some() || !mutations.is_empty() {
@@ -173,7 +158,7 @@ impl PartitionOwner {
                 } else {
                     // Else it would never end, and memory would. A defect: what is late stays hidden, and all else goes on.
                     let text = format!("account {account}: claims made again are late at once");
-                    self.out.push_back(Output::Log(Note::Warning(text)));
+                    self.out.push(Output::Log(Note::Warning(text)));
                 }
             }
             if let Some(commit) = commit {
@@ -220,7 +205,7 @@ impl PartitionOwner {
         self.hand_out_rows(account, room, rows);
     }
 
-    fn hand_out_rows(&mut self, account: AccountId, room: Room, rows: Vec<Mutation>) {
+    pub(super) fn hand_out_rows(&mut self, account: AccountId, room: Room, rows: Vec<Mutation>) {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
@@ -238,7 +223,7 @@ impl PartitionOwner {
 
     /// Hands out a commit of an account: what is answered from now on waits for it.
     pub(super) fn hand_out(&mut self, account: AccountId, commit: Commit) {
-        let ticket = self.ticket();
+        let ticket = self.out.ticket();
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
@@ -252,16 +237,14 @@ impl PartitionOwner {
         if let (Phase::Running(replica), false) = (&entry.phase, entry.watchers.is_empty()) {
             own.counters.push_back((ticket, account, replica.counter()));
         }
-        self.commits.insert(ticket, entry.partition);
-        self.out.push_back(Output::Commit(ticket, commit));
+        self.out.commit(ticket, entry.partition, commit);
     }
 
     /// Hands out a commit of no account.
     pub(super) fn hand_out_for(&mut self, partition: PartitionId, ticket: Ticket, commit: Commit) {
-        if let Some(own) = self.running(partition) {
+        if let Some(own) = self.partitions.running(partition) {
             own.gate.submitted(ticket);
-            self.commits.insert(ticket, partition);
-            self.out.push_back(Output::Commit(ticket, commit));
+            self.out.commit(ticket, partition, commit);
         }
     }
 
@@ -278,7 +261,7 @@ impl PartitionOwner {
         };
         if own.is_syncing() && !broken("syncing-claims") {
             if replica.late() > 0
-                && let Some(own) = self.running(keys::partition_of(account))
+                && let Some(own) = self.partitions.running(keys::partition_of(account))
             {
                 own.late.insert(account);
             }
@@ -298,145 +281,44 @@ impl PartitionOwner {
         let newest = self.accounts.get(&account).and_then(|entry| entry.newest);
         match self.partitions.get_mut(&keys::partition_of(account)) {
             Some(Partition::Running(own)) => own.gate.reply_after(newest, answer, &mut self.out),
-            _ => self.out.push_back(answer),
+            _ => self.out.push(answer),
         }
     }
 
-    pub(super) fn committed(&mut self, now: Now, ticket: Ticket, done: bool) {
-        let Some(partition) = self.commits.remove(&ticket) else {
+    /// UIDVALIDITY rises when UIDs may run out within this call, or because the directory asks for it (docs/design.md#rule-7).
+    pub(super) fn epoch_if_due(&mut self, now: Now, account: AccountId, least: u32) {
+        let at = self.at(now, account);
+        let Ok(replica) = self.accounts.replica(account) else {
             return;
         };
-        self.left_committed(now, partition, ticket, done);
-        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
-            return;
+        let known = replica.uidvalidity();
+        let lost = match self.partitions.get(&keys::partition_of(account)) {
+            Some(Partition::Running(own)) => own.log.least_found(known),
+            _ => None,
         };
-        let mut told = false;
-        if done {
-            own.gate.committed(ticket, &mut self.out);
-            if own.gate.is_idle() {
-                own.claiming.clear();
-            }
-            if !own.failed {
-                told = own.confirming.durable(ticket);
-                own.shipping.committed(now, ticket);
-                own.counted(self.config.origin, ticket);
-                own.report_durable(ticket);
-            }
-        } else {
-            own.failed = true;
-            own.first_failed.get_or_insert(ticket);
-            own.late.append(&mut own.claiming);
-            own.gate.failed(ticket, &mut self.out);
-        }
-        let reset = own.failed && own.gate.is_idle();
-        if done {
-            self.held(now, partition, ticket);
-        }
-        self.search_twins(ticket, done);
-        self.purge_after(ticket, done);
-        if !done {
-            self.unannounced(partition, ticket);
-        }
-        if done && !reset {
-            self.state_committed(now, partition, ticket);
-            self.grown_durable(now, partition, ticket);
-        }
-        if told {
-            self.confirm_on(partition);
-        }
-        if done && !reset {
-            self.add_delivery_ack(partition);
-            self.resume_on(partition);
-        }
-        if reset {
-            self.reset(now, partition);
-        } else {
-            self.ship(now, partition);
-            self.leave_on(now, partition);
+        let least = lost.unwrap_or(0).max(least);
+        if replica.needs_epoch(&at) || known < least {
+            let plan = replica.plan_epoch(&at, least);
+            self.write(now, account, plan.ops, &[]);
         }
     }
 
-    /// A commit has failed, and all answers that saw it: sessions do not know what these told.
-    fn unannounced(&mut self, partition: PartitionId, ticket: Ticket) {
-        if broken("unannounced-is-known") {
-            return;
-        }
-        let sessions = self.sessions.values_mut();
-        for watch in sessions.filter(|of| keys::partition_of(of.account) == partition) {
-            let failed = watch.before.take_if(|(waited, _)| *waited >= ticket);
-            if let Some((_, knew)) = failed {
-                watch.knows = knew;
+    pub(super) fn at(&self, now: Now, account: AccountId) -> At {
+        let (next, last) = match self.partitions.get(&keys::partition_of(account)) {
+            Some(Partition::Running(own)) => {
+                let log = &own.log;
+                (Dot::new(log.origin(), log.next()), log.hlc().last())
             }
-        }
-    }
-
-    /// Forgets a partition: what was asked for it is of no use.
-    pub(super) fn forget(&mut self, partition: PartitionId) {
-        if let Some(Partition::Running(own)) = self.partitions.remove(&partition) {
-            let given = own.states.given.into_iter().map(PeerOutput::Release);
-            self.out.extend(given.map(Output::Peer));
-        }
-        self.lacked.retain(|(_, of)| *of != partition);
-        self.stirred.remove(&partition);
-        self.spreads.remove(&partition);
-        self.joins.remove(&partition);
-        self.pages.retain(|_, pages| pages.partition != partition);
-        self.snapshots.retain(|_, (of, _)| *of != partition);
-        self.reads.retain(|_, read| read.partition() != partition);
-        self.loads.retain(|_, load| match load {
-            Load::Position(id) | Load::Logs(id) => *id != partition,
-            Load::Rows(account) | Load::Held(account) | Load::Purge(account) => {
-                keys::partition_of(*account) != partition
-            }
-            // It looks its account up again, and finds it or not.
-            Load::Twin(_) => true,
-        });
-    }
-
-    /// After a failed commit: forgets the partition and its accounts; whoever comes next has them read again. Sessions keep watching.
-    pub(super) fn reset(&mut self, now: Now, partition: PartitionId) {
-        let (late, failed) = match self.partitions.get_mut(&partition) {
-            Some(Partition::Running(own)) => (std::mem::take(&mut own.late), own.first_failed),
-            _ => Default::default(),
+            _ => (Dot::new(self.config.origin, 1), 0),
         };
-        if self.config.peers.is_empty() {
-            self.forget(partition);
-        } else {
-            self.open_anew(partition);
-        }
-        let affected: Vec<AccountId> = self
-            .accounts
-            .iter()
-            .filter(|(_, entry)| entry.partition == partition)
-            .map(|(id, _)| *id)
-            .collect();
-        for account in affected {
-            let Some(entry) = self.accounts.get_mut(&account) else {
-                continue;
-            };
-            entry.measured.forget(&mut self.memory);
-            entry.newest = None;
-            entry.wait_until = None;
-            let failed = failed.unwrap_or_default();
-            for held in entry.held.extract_if(.., |held| !held.outlives(failed)) {
-                self.out.push_back(held.refused(Failure::Storage));
-            }
-            if !entry.held.is_empty() {
-                self.holding.insert(account);
-            }
-            let purging = matches!(entry.phase, Phase::Purging);
-            entry.phase = Phase::Absent;
-            if purging {
-                self.purge_later(now, account);
-            } else if !entry.waiting.is_empty() || !entry.held.is_empty() {
-                self.load(account);
-            } else if entry.watchers.is_empty() {
-                self.accounts.remove(&account);
-            }
-        }
-        if let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) {
-            opening.wait_until = Some(now.mono_micros + READ_AGAIN_MICROS);
-            opening.late = late;
+        let wall_micros = self.stamps.stamp(now).wall_micros;
+        At {
+            // Not less than what others have written, where this node does not know the time.
+            now_micros: match self.stamps.is_right(now) {
+                true => wall_micros,
+                false => wall_micros.max(last),
+            },
+            next,
         }
     }
 }
