@@ -63,7 +63,7 @@ const ACCEPT_AFTER: Duration = Duration::from_millis(100);
 /// Reads both clocks.
 pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 
-/// Names one stream of this process.
+/// Names one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u64);
 
@@ -263,7 +263,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Transport {
-    /// A transport, which does nothing before [`Transport::listen`] or [`Transport::dial`]. Frames that nobody takes wait in the peers' sockets.
+    /// A transport, which does nothing before [`Transport::listen`] or [`Transport::dial`]. Frames that nobody takes wait in the peers' sockets; pings go on.
     ///
     /// # Errors
     /// If the certificates cannot be used.
