@@ -53,8 +53,7 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 /// Time between two attempts to reach a peer: at first, and at most while nothing answers there. When a network partition heals, nodes link at the
 /// next attempt.
 const DIAL_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
-/// The greatest time for a peer that answers and does not stay linked. Most likely it refuses this node, which costs both nodes work and a line in
-/// their logs.
+/// The greatest time for a peer that answers and does not stay linked. Most likely it refuses this node, which costs both nodes work.
 const DIAL_REFUSED_AFTER_MAX: Duration = Duration::from_secs(15);
 /// After a link that lasted so long, the next attempt comes soon.
 const GOOD: Duration = Duration::from_secs(10);
@@ -66,7 +65,7 @@ const ACCEPT_AFTER: Duration = Duration::from_millis(100);
 /// Reads both clocks.
 pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 
-/// Names one stream of this process.
+/// Names one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u64);
 
@@ -107,7 +106,7 @@ pub enum Event {
 
 /// A node asks to be let in, or a member asks a question ([`crate::ask_member`]).
 pub struct MemberRequest {
-    /// The proof of its identity.
+    /// Its proof of identity.
     pub shown: PeerIdentity,
     /// The name that it wants, or has.
     pub name: NodeName,
@@ -115,11 +114,11 @@ pub struct MemberRequest {
     pub detail: Vec<u8>,
     /// The answer, with what this node adds.
     pub answer: oneshot::Sender<Result<Vec<u8>, Refused>>,
-    /// The place of a stream with a token: until the token is judged, the stream may be ended for others.
+    /// The place of a stream with a token: it may be ended for others until the token is judged.
     pub place: Option<Arc<Place>>,
 }
 
-/// The channels for questions, each of which may need a sync. They are apart, so that nodes with a token, which may be invalid, hold up no member.
+/// The channels for questions, which may each need a sync. They are apart, so that invalid tokens hold up no member.
 pub struct Lanes {
     /// Questions of members.
     pub members: mpsc::Sender<MemberRequest>,
@@ -266,8 +265,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Transport {
-    /// A transport, which does nothing before [`Transport::listen`] or [`Transport::dial`]. Frames that nobody takes wait in the peers' sockets;
-    /// meanwhile the peers hear that this node is alive.
+    /// A transport, which does nothing before [`Transport::listen`] or [`Transport::dial`]. Frames that nobody takes wait in the peers' sockets; pings go on.
     ///
     /// # Errors
     /// If the certificates cannot be used.

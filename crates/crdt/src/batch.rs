@@ -17,7 +17,7 @@ pub const BATCH_VERSION: u32 = 1;
 /// A batch larger than this is refused: one batch is in memory at a time, several times over.
 pub const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Where a batch has the names of its blobs.
+/// The index of the field with the names of a batch's blobs.
 const BLOBS_INDEX: usize = 8;
 
 /// BLAKE3 of the encoded bytes of a batch.
@@ -81,10 +81,10 @@ pub struct Section {
 /// One log entry.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Batch {
-    /// Where it belongs.
+    /// Its partition.
     #[n(0)]
     pub partition: PartitionId,
-    /// Who made it.
+    /// Its origin.
     #[n(1)]
     pub origin: Incarnation,
     /// The number of its first operation.
@@ -136,13 +136,13 @@ mod hash_bytes {
 /// The encoded bytes of a batch and their hash: what is stored and forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed {
-    /// As written or received.
+    /// The bytes as written or received.
     pub bytes: Vec<u8>,
     /// BLAKE3 of `bytes`.
     pub hash: Hash,
 }
 
-/// Why bytes are no batch. All are permanent; what a peer sent is refused, what lies on disk stops the partition.
+/// Why bytes are no batch. All are permanent: such bytes of a peer are refused, and on disk they stop the partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
     /// Written by a later version.

@@ -1,4 +1,4 @@
-//! Who did what, and what is known: incarnations, dots and version vectors.
+//! Names of ops and of sets of ops: incarnations, dots and version vectors.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -101,7 +101,7 @@ impl VersionVector {
         }
     }
 
-    /// The greatest lower bound: what both know. For stability.
+    /// The greatest lower bound: what both know. Used for stability.
     pub fn meet(&mut self, other: &Self) {
         self.0.retain(|origin, seq| {
             *seq = (*seq).min(other.get(*origin));

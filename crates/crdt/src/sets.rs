@@ -22,17 +22,17 @@ impl DotSet {
         Self::default()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// The number of dots.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// In ascending order.
+    /// The dots in ascending order.
     pub fn as_slice(&self) -> &[Dot] {
         &self.0
     }
@@ -42,14 +42,14 @@ impl DotSet {
         self.0.binary_search(&dot).is_ok()
     }
 
-    /// Adds one.
+    /// Adds a dot.
     pub fn insert(&mut self, dot: Dot) {
         if let Err(at) = self.0.binary_search(&dot) {
             self.0.insert(at, dot);
         }
     }
 
-    /// Removes one; says whether it was there.
+    /// Removes a dot; says whether it was in the set.
     pub fn remove(&mut self, dot: Dot) -> bool {
         match self.0.binary_search(&dot) {
             Ok(at) => {
@@ -60,20 +60,20 @@ impl DotSet {
         }
     }
 
-    /// Removes what the maker of the operation had seen.
+    /// Removes the dots that the maker of the operation had seen.
     pub fn remove_seen(&mut self, context: &Context<'_>) {
         self.0.retain(|dot| !context.saw(*dot));
     }
 
     /// Puts the dot of the operation in the place of all that its maker had seen.
     ///
-    /// Whoever removes the new dot has seen the old ones, so they need not be kept.
+    /// An operation that removes the new dot has seen the old ones, so they need not be kept.
     pub fn supersede(&mut self, context: &Context<'_>) {
         self.remove_seen(context);
         self.insert(context.dot);
     }
 
-    /// Keeps what both have and what the other cannot have seen.
+    /// Keeps the dots that both have, and those that the other side cannot have seen.
     pub fn join(&mut self, mine: &VersionVector, other: &Self, theirs: &VersionVector) {
         if !broken("join-keeps-removed") {
             self.0

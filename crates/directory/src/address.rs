@@ -32,7 +32,7 @@ pub enum AddressError {
     /// A part is too long.
     #[error("the part before @ may have {LOCAL_BYTES_MAX} bytes, the domain {DOMAIN_BYTES_MAX}")]
     Long,
-    /// White space, a control character, or one that is special in addresses.
+    /// White space, a control character, or a character that is special in addresses.
     #[error("the address holds a character that is not allowed")]
     Character,
 }

@@ -1,4 +1,4 @@
-//! What is kept of a password: the argon2id verifier, and the keys of SCRAM if they were made.
+//! What is stored of a password: the argon2id verifier, and the keys of SCRAM if they were made.
 //!
 //! Both come from one password and are replaced together, so they are one value under one stamp.
 //!
@@ -14,29 +14,29 @@ pub const SALT_BYTES: usize = 16;
 /// Bytes of a key: what SHA-256 gives.
 pub const KEY_BYTES: usize = 32;
 
-/// What is kept of a password.
+/// What is stored of a password.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Credential {
     /// argon2id, a PHC string.
     pub verifier: String,
-    /// `None`: made before there were any, or switched off. SCRAM is then not possible.
+    /// `None`: the password was set before there were SCRAM keys, or SCRAM was switched off. SCRAM is then not possible.
     pub scram: Option<ScramKeys>,
 }
 
-/// What a server keeps for SCRAM-SHA-256 (RFC 5802, 3). Whoever has it can pretend to be the server, and guess passwords at the cost of the
-/// iterations; it does not let him in as the user.
+/// What a server stores for SCRAM-SHA-256 (RFC 5802, 3). With it an attacker can pretend to be the server, and guess passwords at the cost of the
+/// iterations, but not log in as the user.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct ScramKeys {
     /// Random.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub salt: [u8; SALT_BYTES],
-    /// Of PBKDF2.
+    /// Iterations of PBKDF2.
     #[n(1)]
     pub iterations: u32,
-    /// Hash of the key by which the client is known.
+    /// The hash of the client's key.
     #[cbor(n(2), with = "minicbor::bytes")]
     pub stored_key: [u8; KEY_BYTES],
-    /// By which the server is known.
+    /// The server's key.
     #[cbor(n(3), with = "minicbor::bytes")]
     pub server_key: [u8; KEY_BYTES],
 }

@@ -7,7 +7,7 @@ use crate::{
     address::{Address, DOMAIN_BYTES_MAX, Domain, LOCAL_BYTES_MAX},
 };
 
-/// An address as an administrator or a sender writes it: what is taken is folded once and for all, and is an address wherever it is shown.
+/// An address as an administrator or a sender writes it: an accepted one is folded once for all, and parses again wherever it is shown.
 pub fn address(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(domain) = Domain::new(&text) {
@@ -65,7 +65,7 @@ impl Node {
             let context = Context {
                 dot: Dot::new(origin, hlc),
                 stamp: Stamp { hlc, origin },
-                // The directory does not look at it: its operations name what they have seen.
+                // The directory does not use it: its operations name what they have seen.
                 deps: NOTHING,
             };
             self.take(&context, &op);
@@ -92,7 +92,7 @@ impl Node {
     }
 }
 
-/// With three accounts to lead to.
+/// A node with three accounts as targets.
 fn with_accounts() -> Node {
     let mut node = Node::new(1);
     for (key, account) in [(1, "a@x"), (2, "b@x"), (3, "a@y")] {
@@ -104,8 +104,8 @@ fn with_accounts() -> Node {
     node
 }
 
-/// Aliases that an administrator adds and removes, three bytes each: whatever was agreed to leads to accounts, and nowhere in a circle or too far.
-/// Until one is removed: what led by it may then lead by a longer way.
+/// Aliases that an administrator adds and removes, three bytes each: every accepted alias leads to accounts, and never in a circle or too far. After
+/// one was removed, the others may lead by a longer way.
 pub fn aliases(data: &[u8]) {
     let mut node = with_accounts();
     let mut removed = false;
@@ -117,8 +117,8 @@ pub fn aliases(data: &[u8]) {
     }
 }
 
-/// The same by two administrators who do not see what the other does, and then meet: whatever they made together, circles too, each lookup ends, and
-/// both sides say the same.
+/// The same by two administrators who do not see each other's changes, and then merge: whatever they made together, circles too, each lookup ends,
+/// and both sides agree.
 pub fn aliases_of_two(data: &[u8]) {
     let mut one = with_accounts();
     let mut two = Node::new(2);
@@ -139,7 +139,7 @@ pub fn aliases_of_two(data: &[u8]) {
     assert_eq!(one.directory, two.directory);
     assert_eq!(resolved(&one.directory), resolved(&two.directory));
     for address in ADDRESSES {
-        // Looked at from each side, as an administrator would who mends it.
+        // Checked from each side, as an administrator would who repairs it.
         let _ = one.directory.plan_add_alias(address, "a@x", true);
         let _ = one.directory.may_send(&[1; 16], "e", "x");
     }

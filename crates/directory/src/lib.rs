@@ -1,9 +1,8 @@
 //! The directory: domains, accounts, aliases and credentials, as a replicated map on every node.
 //!
-//! It is small (some hundred bytes an account) and read by every login and every RCPT, so it is whole in memory. Each thing is
-//! an observed-remove set element with its attributes: adding wins over concurrent removal. When two nodes create accounts with
-//! one address at once, the one with the earlier stamp holds the address, the other is *set aside*: it keeps its mail and
-//! is reported, and comes forward when the holder is removed.
+//! It is small (some hundred bytes an account) and read by every login and every RCPT, so all of it is in memory. Each thing is an observed-remove
+//! set element with its attributes: adding wins over concurrent removal. When two nodes create accounts with one address at once, the one with the
+//! earlier stamp holds the address, the other is *set aside*: it keeps its mail and is reported, and gets the address when the holder is removed.
 //!
 //! Reading order: [`address`], [`credential`], [`quota`], [`op`], [`state`], [`resolve`], [`plan`].
 

@@ -20,7 +20,7 @@ pub type AccountKey = [u8; 16];
 /// One change of the directory. Addresses are folded (see [`crate::Address`]) before they are put into an op.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Op {
-    /// From now on we receive mail for this domain.
+    /// The server receives mail for this domain from now on.
     #[n(0)]
     AddDomain {
         /// Folded.
@@ -56,7 +56,7 @@ pub enum Op {
         #[n(4)]
         credential: Credential,
     },
-    /// The account goes.
+    /// An account is removed.
     #[n(3)]
     RemoveAccount {
         /// Which.
@@ -75,7 +75,7 @@ pub enum Op {
         /// What is kept of it.
         #[n(1)]
         credential: Credential,
-        /// Sessions that are logged in stay. Earlier versions neither say it nor know it.
+        /// Sessions that are logged in stay. Earlier versions neither write nor know this field.
         #[n(2)]
         keeps_sessions: Option<bool>,
     },
@@ -102,8 +102,8 @@ pub enum Op {
         #[n(2)]
         seen: Vec<Dot>,
     },
-    /// The secret from which salts are made up for names that have no SCRAM keys: the same on every node and after every start, so that no
-    /// change of them tells which names exist.
+    /// The secret for made-up salts of names without SCRAM keys: the same on every node and after every start, so that no change of a salt shows
+    /// which names exist.
     #[n(7)]
     SetDecoy {
         /// Random.
@@ -120,13 +120,13 @@ pub enum Op {
         #[n(1)]
         uid_validity: u32,
     },
-    /// What the account may hold from now on.
+    /// The quota of an account.
     #[n(9)]
     SetQuota {
         /// Which.
         #[cbor(n(0), with = "minicbor::bytes")]
         account: AccountKey,
-        /// All of it.
+        /// The complete quota.
         #[n(1)]
         quota: OwnQuota,
     },

@@ -1,4 +1,4 @@
-//! From what an administrator wants to operations, checked against what is there.
+//! Plans operations for an administrator's changes, checked against the present state.
 
 use std::collections::BTreeSet;
 
@@ -22,12 +22,12 @@ pub enum Refusal {
     /// Not an address.
     #[error("{text:?} is not an email address: {cause}")]
     Address {
-        /// What was given.
+        /// The text that was given.
         text: String,
         /// Why.
         cause: AddressError,
     },
-    /// A domain by a name that DNS has not.
+    /// A domain in a spelling that DNS does not have.
     #[error(
         "{0} would receive no mail: write its domain as in DNS, where a name that is not ASCII begins with xn--"
     )]
@@ -70,8 +70,8 @@ fn parse(
     })
 }
 
-/// Senders look domains up, and most name them, as they are in DNS (RFC 5890, 2.3.2.1): under another spelling an address is another one, which they
-/// never mean. What was added before this was refused stays.
+/// Senders look domains up as they are in DNS (RFC 5890, 2.3.2.1), and most write them so. Another spelling is another address, which senders never
+/// mean. Addresses that were added before this check stay.
 fn in_dns(address: Address) -> Result<Address, Refusal> {
     if address.domain().as_str().is_ascii() {
         Ok(address)
@@ -113,9 +113,8 @@ impl Directory {
         Ok(ops)
     }
 
-    /// The least UIDVALIDITY, of those that the node with this slot gives, that is at least `least` and above all that were given under the address: of each
-    /// [`SLOTS`] in a row a node has one. So no two accounts of an address have the same, though two nodes give it away at once; of what a node gave itself it
-    /// knows.
+    /// The least UIDVALIDITY of the node with this slot that is at least `least` and above all that were given under the address. Of each [`SLOTS`]
+    /// numbers in a row a node has one. So no two accounts of an address have the same, even if two nodes create them at once; a node knows its own.
     #[must_use]
     pub fn next_uid_validity(&self, address: &str, slot: u8, least: u32) -> u32 {
         let least = least.max(self.uid_validity_floor(address).saturating_add(1));
@@ -180,7 +179,7 @@ impl Directory {
         }])
     }
 
-    /// Plans what an account may hold.
+    /// Plans the quota of an account.
     ///
     /// # Errors
     /// When there is no such account.
@@ -191,7 +190,7 @@ impl Directory {
         Ok(vec![Op::SetQuota { account, quota }])
     }
 
-    /// What an account may hold, where that is not what every account may.
+    /// The quota of an account, where it differs from the default.
     ///
     /// # Errors
     /// When there is no such account.
@@ -203,9 +202,8 @@ impl Directory {
 
     /// Plans an alias. Its domain becomes ours with it. `instead`: if `from` is an account, its mail goes to `to` instead.
     ///
-    /// # Errors
-    /// When an address is bad, the target is not here, the alias would lead nowhere, or an account would get no mail any more and that was not said
-    /// to be meant.
+    /// When an address is bad, the target is not here, the alias would lead nowhere, or an account would get no mail any more and `instead` is not
+    /// set.
     pub fn plan_add_alias(&self, from: &str, to: &str, instead: bool) -> Result<Vec<Op>, Refusal> {
         let from = in_dns(parse(from, Address::parse_alias)?)?;
         let to = parse(to, Address::parse)?;
@@ -259,8 +257,8 @@ impl Directory {
         false
     }
 
-    /// Plans to remove an alias; without `to`, all of `from`'s. What led by it to an account may lead there by a longer way, or no more: an administrator who
-    /// takes a link out of a net of aliases looks at what it leaves.
+    /// Plans to remove an alias; without `to`, all aliases of `from`. Other aliases that led through it to an account may lead there by a longer way,
+    /// or not any more: the administrator has to check.
     ///
     /// # Errors
     /// When there is none.

@@ -1,8 +1,8 @@
-//! What single accounts may hold.
+//! Quotas of single accounts.
 
 use minicbor::{Decode, Encode};
 
-/// What an account may hold, where that is not what every account may. Of each: `None`: what every account may; [`u64::MAX`]: as much as there is room for.
+/// The quota of an account, where it differs from the default. For each limit, `None` is the default, and [`u64::MAX`] is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct OwnQuota {
     /// Bytes of messages, copies too.
@@ -16,14 +16,14 @@ pub struct OwnQuota {
     pub mailboxes: Option<u64>,
 }
 
-/// A change of it. `None`: it stays as it is; else as in [`OwnQuota`].
+/// A change of a quota. `None`: the limit stays; else as in [`OwnQuota`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaChange {
-    /// Of the bytes.
+    /// The change of the bytes.
     pub bytes: Option<Option<u64>>,
-    /// Of the messages.
+    /// The change of the messages.
     pub messages: Option<Option<u64>>,
-    /// Of the mailboxes.
+    /// The change of the mailboxes.
     pub mailboxes: Option<Option<u64>>,
 }
 

@@ -1,10 +1,10 @@
-//! From an address to the accounts that receive for it.
+//! Finds the accounts that receive mail for an address.
 //!
 //! In this order: an alias of exactly this address; the account that holds it; the same again without `+detail`; the catch-all of the domain. An
 //! alias wins over an account of the same name, so that `anne -> anne, bob` works; one that leads back to itself means the account.
 //!
-//! `postmaster` is always somebody (RFC 5321, 4.5.1): where all of this leads to nobody, or in a circle, it is the earliest account of the
-//! domain, and where the domain has no account, the earliest of all. Earliest is by the stamp of creation, so every replica says the same.
+//! `postmaster` always has an account (RFC 5321, 4.5.1): if all of this leads to none, or in a circle, it is the earliest account of the domain, and
+//! if the domain has no account, the earliest of all. Earliest is by the stamp of creation, so every replica finds the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::{
     state::{Account, Directory},
 };
 
-/// How far aliases of aliases are followed: beyond this it is taken for a loop.
+/// How far aliases of aliases are followed: a longer chain counts as a loop.
 pub const ALIAS_DEPTH_MAX: usize = 8;
 /// Most accounts that one address may lead to: bounds the work of one RCPT.
 pub const ALIAS_TARGETS_MAX: usize = 1000;
@@ -22,7 +22,7 @@ pub const ALIAS_TARGETS_MAX: usize = 1000;
 /// The local part that every domain has (RFC 5321, 4.5.1).
 const POSTMASTER: &str = "postmaster";
 
-/// What an address stands for.
+/// The result of resolving an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// At least one account, in the order of their addresses, each once.
@@ -64,7 +64,7 @@ impl Directory {
         postmaster(self.eldest(&domain).or_else(|| self.eldest_of_all()))
     }
 
-    /// `<Postmaster>` without a domain: that of the first of our domains that names one, else the earliest account.
+    /// Resolves `<Postmaster>` without a domain: the postmaster of the first of our domains that has one, else the earliest account.
     #[must_use]
     pub fn resolve_postmaster(&self) -> Resolution {
         let mut named = self.domains().filter_map(|(domain, _)| {
@@ -76,8 +76,8 @@ impl Directory {
             .unwrap_or_else(|| postmaster(self.eldest_of_all()))
     }
 
-    /// Whether an account may send mail from an address: its own, the same with a detail, and whatever else leads to it alone. Who is
-    /// postmaster only because nobody else is may not.
+    /// Whether an account may send mail from an address: its own, the same with a detail, and any other that leads to it alone. An account that is
+    /// postmaster only for lack of another may not send as postmaster.
     #[must_use]
     pub fn may_send(&self, account: &AccountKey, local: &str, domain: &str) -> bool {
         let Some(entry) = self.account(account) else {
@@ -135,7 +135,7 @@ fn postmaster(eldest: Option<(AccountKey, &Account)>) -> Resolution {
     }
 }
 
-/// What an alias of `from` to `to` would do.
+/// The effect of an alias of `from` to `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Extension {
     /// It leads to an account.
@@ -205,7 +205,7 @@ impl Directory {
 
 struct Search<'a> {
     directory: &'a Directory,
-    /// An alias that is looked at as if it were there.
+    /// An alias that counts as if it existed.
     link: Option<(&'a Address, &'a Address)>,
     found: BTreeSet<Target>,
     /// Aliases followed already: each is followed once, so the work is bounded by their number.
@@ -224,7 +224,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Where the aliases of `address` lead, the one that is only supposed included.
+    /// The targets of the aliases of `address`, with the assumed one.
     fn targets(&self, address: &Address) -> Vec<Address> {
         let name = address.to_string();
         let stored = self.directory.alias_targets(&name);
@@ -232,7 +232,7 @@ impl<'a> Search<'a> {
         let supposed = self.link.filter(|(from, _)| *from == address);
         let supposed = supposed.map(|(_, to)| to.clone());
         let mut targets: Vec<Address> = stored.chain(supposed).collect();
-        // Whichever comes first decides how far away the rest is: it stands where it will stand once it is stored.
+        // The order decides at which depth each target is found: the assumed alias stands where it will stand once it is stored.
         targets.sort_by_cached_key(Address::to_string);
         targets
     }
@@ -254,7 +254,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Adds what `address` leads to; says whether it is known at all.
+    /// Adds the accounts that `address` leads to; says whether it is known at all.
     fn follow(&mut self, address: &Address, detail: Option<String>, depth: usize) -> bool {
         if !self.visited.insert(address.to_string()) {
             return true;

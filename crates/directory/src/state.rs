@@ -15,7 +15,7 @@ use crate::{
 /// An account's entry.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Account {
-    /// The operations by which it exists; none: removed.
+    /// The operations by which it exists; empty: the account was removed.
     #[n(0)]
     pub exists: DotSet,
     /// The stamp of its creation: decides who holds the address.
@@ -30,26 +30,26 @@ pub struct Account {
     /// UIDVALIDITY of its mailboxes, as far as it is known here: see [`Directory::uid_validity`].
     #[n(4)]
     pub uid_validity: u32,
-    /// What is kept of its password.
+    /// What is stored of its password.
     #[n(5)]
     pub credential: Lww<Credential>,
-    /// The UIDVALIDITY that it was made with, if it has risen since. Absent, too, where it had risen before this was kept: what it had risen to
-    /// stands for it there.
+    /// The UIDVALIDITY that it was created with, if it has risen since. Also absent where it had risen before this field existed: then `uid_validity`
+    /// has the risen one.
     #[n(6)]
     pub born: Option<u32>,
-    /// What it may hold, if that was ever set.
+    /// Its quota, if it was ever set.
     #[n(7)]
     pub quota: Option<Lww<OwnQuota>>,
 }
 
 impl Account {
-    /// The UIDVALIDITY that it was made with: the same at every node, whatever else it knows.
+    /// The UIDVALIDITY that it was created with: the same at every node.
     #[must_use]
     pub fn born(&self) -> u32 {
         self.born.unwrap_or(self.uid_validity)
     }
 
-    /// What it may hold, where that is not what every account may.
+    /// Its quota, where it differs from the default.
     #[must_use]
     pub fn quota(&self) -> OwnQuota {
         self.quota
@@ -228,7 +228,7 @@ impl Directory {
         }
     }
 
-    /// The earliest holds: whoever makes one before it has heard of it changes nothing for the others.
+    /// The earliest one counts: a node that makes another one before it has heard of it changes nothing for the others.
     fn join_decoy(&mut self, other: &Lww<DecoySecret>) {
         let own = self.decoy.as_ref();
         if own.is_none_or(|own| other.stamp < own.stamp || broken("latest-decoy")) {
@@ -272,7 +272,7 @@ impl Directory {
                         own.write_quota(quota);
                     }
                     own.uid_validity = own.uid_validity.max(account.uid_validity);
-                    // Rows of before it was kept may say what it had risen to.
+                    // Rows from before the field existed may have the risen one.
                     let born = [own.born, account.born];
                     own.born = born.into_iter().flatten().min();
                 }
@@ -356,9 +356,9 @@ impl Directory {
             .filter(|account| !account.exists.is_empty())
     }
 
-    /// The least UIDVALIDITY that an account's mailboxes may have: its own, above that of every account that came before it to the same address
-    /// (removed ones too, whose entries stay), and no other's. So an account that was set aside behind another, and comes forward when that is
-    /// removed, is not taken for it by clients; nor is one for another that was made in the same second elsewhere.
+    /// The least UIDVALIDITY that an account's mailboxes may have: its own, above that of every earlier account with the same address (also removed
+    /// ones, whose entries stay), and no other's. So clients do not mistake an account for another one: neither one that was set aside and gets the
+    /// address when the holder is removed, nor one that was created in the same second elsewhere.
     #[must_use]
     pub fn uid_validity(&self, key: &AccountKey) -> Option<u32> {
         let bearers = self.bearers.get(&self.accounts.get(key)?.address)?;
@@ -383,7 +383,7 @@ impl Directory {
         Some(least)
     }
 
-    /// Accounts that hold their address with a UIDVALIDITY below the least that they may have, and that.
+    /// Accounts that hold their address with a UIDVALIDITY below the least that they may have, and that least one.
     pub fn below_least(&self) -> impl Iterator<Item = (AccountKey, u32)> {
         self.bearers
             .iter()
@@ -391,7 +391,7 @@ impl Directory {
             .filter_map(|(address, _)| self.below_least_of(address))
     }
 
-    /// The one of these that holds the address of this account, which may have been removed.
+    /// The one of these accounts that holds the address of this account, which may have been removed.
     #[must_use]
     pub fn below_least_beside(&self, key: &AccountKey) -> Option<(AccountKey, u32)> {
         self.below_least_of(&self.accounts.get(key)?.address)
@@ -437,7 +437,7 @@ impl Directory {
         holders.map(|(_, key)| *key)
     }
 
-    /// Whether there was such an account, and is no more.
+    /// Whether there was such an account and it was removed.
     #[must_use]
     pub fn was_removed(&self, key: &AccountKey) -> bool {
         self.accounts

@@ -1,4 +1,4 @@
-//! Bodies between nodes: all come, in bounded memory, whoever lies or goes away.
+//! Blobs between nodes: all come, in bounded memory, whichever peer lies or goes away.
 
 use std::collections::BTreeMap;
 
@@ -207,7 +207,7 @@ fn asked(fetches: &mut Fetches) -> Vec<(Incarnation, BlobName)> {
     asked
 }
 
-/// Bodies of which is asked who lacks them still; what else was to be done is passed over.
+/// Blobs for which the driver is asked to want them again; other outputs are skipped.
 fn again(fetches: &mut Fetches) -> Vec<BlobName> {
     let all = std::iter::from_fn(|| fetches.poll());
     let again = all.filter_map(|output| match output {
@@ -217,8 +217,8 @@ fn again(fetches: &mut Fetches) -> Vec<BlobName> {
     again.collect()
 }
 
-/// Removed everywhere before they were fetched, such bodies were wanted for ever, and had places of those that can be had: after a long cut they had all of
-/// them, and nothing was fetched any more.
+/// Blobs that were removed everywhere before they were fetched were wanted for ever, and took places of others: after a long network partition they
+/// had all places, and nothing was fetched any more.
 #[test]
 fn bodies_that_nobody_has_make_place() {
     let config = Config {
@@ -503,7 +503,7 @@ fn what_comes_twice_is_taken_once() {
     assert!(fetches.memory_bytes() > 0);
 }
 
-/// A peer that gives more than its share leaves the others theirs.
+/// A peer that pushes more than its share leaves the others theirs.
 #[test]
 fn each_peer_has_its_share_of_what_is_kept() {
     let config = Config {
@@ -565,8 +565,8 @@ fn what_cannot_be_written_yet_is_bounded() {
     written_completely(&mut fetches, *name, data);
 }
 
-/// Asked for while it was read to be given unasked, it came once, found no room, and was waited for in vain until its peer was taken for silent: when nodes
-/// caught up after a cut, all that could be fetched at once stood still for seconds.
+/// A blob that was asked for while it was read to be pushed came once, found no room, and was waited for until its peer counted as silent. When nodes
+/// caught up after a network partition, all fetches stood still for seconds.
 #[test]
 fn an_answer_that_finds_no_room_is_asked_for_again() {
     let config = Config {
@@ -610,7 +610,7 @@ fn an_answer_that_finds_no_room_is_asked_for_again() {
     written_completely(&mut fetches, name, &data);
 }
 
-/// The link goes before what was to come has come: it is asked of who is left, and on a new link all begins anew.
+/// The link ends before the blobs have come: they are asked of the remaining peers, and on a new link all begins anew.
 #[test]
 fn a_link_that_goes_takes_nothing_with_it() {
     let config = Config::default();
@@ -641,7 +641,7 @@ fn a_link_that_goes_takes_nothing_with_it() {
     assert_eq!(sent, Some(Frame::BlobPush(push(name, &data))));
 }
 
-/// An older peer is given what it asks for, and nothing else.
+/// An older peer gets what it asks for, and nothing else.
 #[test]
 fn an_older_peer_is_given_nothing_unasked() {
     let mut serves = Serves::new(Config::default());
@@ -666,7 +666,7 @@ fn an_older_peer_is_given_nothing_unasked() {
     ));
 }
 
-/// One answer of the store was taken for another: the peer got the end of a body as the whole of it.
+/// One answer of the store was taken for another: the peer got the end of a blob as the whole blob.
 #[test]
 fn what_is_being_asked_for_is_not_given_unasked_as_well() {
     let config = Config {

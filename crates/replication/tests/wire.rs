@@ -1,4 +1,4 @@
-//! The wire format: old bytes keep their meaning, what is not known is skipped, garbage is refused within bounds.
+//! The wire format: old bytes keep their meaning, unknown fields and kinds are skipped, garbage is refused within bounds.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -533,7 +533,7 @@ fn a_roster_of_before_keeps_its_meaning() {
     assert_eq!(encoded(&frames[0]), bytes);
 }
 
-/// When of two words the greater one counted, and not the last.
+/// From a version in which the greater of two reports counted, not the last.
 #[test]
 fn a_word_of_before_keeps_its_meaning() {
     let path = format!(

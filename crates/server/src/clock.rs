@@ -29,7 +29,7 @@ impl Clock {
         }
     }
 
-    /// Both, for what talks with other nodes.
+    /// Both clocks, for machines that talk with other nodes.
     pub(crate) fn of_peers(&self) -> whimbrel_replication::Now {
         let now = self.now();
         whimbrel_replication::Now {
@@ -38,7 +38,7 @@ impl Clock {
         }
     }
 
-    /// When a machine's deadline is. One beyond what timers can hold never comes.
+    /// The instant of a machine's deadline. A deadline beyond the range of timers never comes.
     #[must_use]
     pub fn instant(&self, mono_micros: u64) -> Instant {
         /// Timers of tokio end in about two years; nothing here waits longer than a week.
@@ -73,7 +73,7 @@ impl Alarm {
         }
     }
 
-    /// Sets it, cheaply if nothing changes.
+    /// Sets the timer; cheap if nothing changes.
     pub(crate) fn set(&mut self, clock: &Clock, deadline: Option<u64>) {
         if self.at == deadline {
             return;
@@ -84,13 +84,13 @@ impl Alarm {
         }
     }
 
-    /// Rings once for each time it was set.
+    /// Completes once for each time it was set.
     pub(crate) async fn ring(&mut self) {
         if self.at.is_none() {
             return std::future::pending().await;
         }
         self.sleep.as_mut().await;
-        // A machine that names the same past deadline again is asked again: it has to be set anew.
+        // A machine that names the same past deadline again is called again: the timer has to be set anew.
         self.at = None;
     }
 }

@@ -1,10 +1,10 @@
-//! Who has to go when all places are taken: the oldest of the network that holds most.
+//! Chooses the connection that has to go when all places are taken: the oldest of the network that holds most.
 //!
-//! Strangers come in any number and say nothing. If the next to come were refused, whoever holds all places would keep everybody else out; so the next to come
-//! has the place of one that the greatest holder has. A network that holds few loses none while another holds more.
+//! Strangers come in any number and are silent. If a new connection were refused, the holder of all places would keep everybody else out. So a new
+//! connection gets a place of the network that holds most. A network that holds few loses none while another one holds more.
 //!
-//! Everything takes the logarithm of the number that is held: a flood must not cost more than its connections. The cluster's port does the same for its few
-//! places (`whimbrel_cluster::places`), where it counts how many members are linked from a network.
+//! Everything takes the logarithm of the number of connections: a flood must not cost more than its connections. The cluster's port does the same for
+//! its few places (`whimbrel_cluster::places`), where the linked members of a network count, too.
 
 use std::{
     cmp::Reverse,
@@ -16,16 +16,16 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// Those that may have to go.
+/// The connections that may have to go.
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
-    /// By the order in which they came.
+    /// In the order in which they came.
     held: BTreeMap<u64, Connections>,
-    /// Of each network, in the same order.
+    /// Those of each network, in the same order.
     networks: BTreeMap<IpAddr, BTreeSet<u64>>,
-    /// The networks by how many they hold, and of equal ones the one whose oldest came last, first.
+    /// The networks by how many connections they hold; of equal ones, the network whose oldest came last is first.
     sizes: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
-    /// Those that have shown nothing yet.
+    /// Connections that have been silent until now.
     silent: BTreeSet<u64>,
     next: u64,
 }
@@ -37,7 +37,7 @@ struct Connections {
     end: Ending,
 }
 
-/// Comes when its holder has to go.
+/// Completes when the connection has to go.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ending(Arc<Notify>);
 
@@ -55,17 +55,17 @@ impl Ending {
 }
 
 impl Crowd {
-    /// How many there are.
+    /// The number of connections.
     pub(crate) fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// How many a network holds.
+    /// The number of connections of a network.
     pub(crate) fn of(&self, network: IpAddr) -> usize {
         self.networks.get(&network).map_or(0, BTreeSet::len)
     }
 
-    /// Another one, of this network; its number.
+    /// Enters a connection of this network. Returns its number.
     pub(crate) fn enter(&mut self, now: Instant, network: IpAddr, end: Ending) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -80,17 +80,17 @@ impl Crowd {
         number
     }
 
-    /// It goes by itself, or may stay for good. Whether it was there still.
+    /// The connection ends by itself, or may stay for good. Whether it was still entered.
     pub(crate) fn leave(&mut self, number: u64) -> bool {
         self.take(number).is_some()
     }
 
-    /// It has shown that it has something to do here: it is not among those that go for having said nothing.
+    /// The connection is not silent any more: [`Crowd::displace_silent`] leaves it.
     pub(crate) fn has_spoken(&mut self, number: u64) {
         self.silent.remove(&number);
     }
 
-    /// The oldest of the network that holds most has to go. Whether there is one.
+    /// Ends the oldest connection of the network that holds most. Whether there is one.
     pub(crate) fn displace(&mut self) -> bool {
         let Some((_, Reverse(oldest), _)) = self.sizes.last().copied() else {
             return false;
@@ -99,7 +99,8 @@ impl Crowd {
         true
     }
 
-    /// Of those that have said nothing for so long, the oldest two have to go: with each that comes, so that they are fewer soon. How many have to.
+    /// Ends the oldest two connections that have been silent for so long. This is called for each new connection, so that they become fewer soon. How
+    /// many it ended.
     pub(crate) fn displace_silent(&mut self, now: Instant, for_long: Duration) -> usize {
         for gone in 0..2 {
             let oldest = self.silent.first().copied();
@@ -175,7 +176,7 @@ mod tests {
             gone
         };
         assert_eq!(gone(&mut crowd), [3]);
-        // Of equal ones the one whose oldest is the oldest.
+        // Of equal networks, the one whose oldest connection is the oldest.
         assert_eq!(gone(&mut crowd), [1]);
         assert_eq!(gone(&mut crowd), [4]);
         assert_eq!(gone(&mut crowd), [0]);

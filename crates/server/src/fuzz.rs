@@ -19,7 +19,7 @@ use crate::{
     password::is_verifier,
 };
 
-/// A peer that has said all it will say, which comes in pieces.
+/// A peer whose bytes come in pieces, and no more after them.
 struct Pieces<'i> {
     input: &'i [u8],
     piece: usize,
@@ -67,8 +67,8 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// What is said on the admin socket, by either side: the same however it is cut, written and read as the same. The first byte chooses the pieces
-/// and whether the rest is one frame without its length.
+/// Messages of the admin socket, of either side: the same however they are cut, written and read as the same. The first byte chooses the pieces, and
+/// whether the rest is one frame without its length.
 pub fn admin(data: &[u8]) {
     let Some((&choice, said)) = data.split_first() else {
         return;
@@ -140,7 +140,7 @@ fn same_question(question: Question) {
     }
 }
 
-/// Whoever comes to the figures: one answer, the same however the request is cut, or none.
+/// A request for figures: one answer, the same however the request is cut, or none.
 pub fn request(data: &[u8]) {
     let Some((&choice, request)) = data.split_first() else {
         return;

@@ -1,6 +1,6 @@
-//! Handshakes of clients under way: how many at once, and how many of one address.
+//! Handshakes of clients: bounds their number in total and for each address.
 //!
-//! Invariants: who says nothing takes no place; nobody takes the places of all others; whoever comes waits for none but those of its own address, and no longer
+//! Invariants: a silent connection takes no place; no address takes all places; a connection waits only for those of its own address, and no longer
 //! than a handshake may take.
 
 use std::{
@@ -27,18 +27,18 @@ use crate::{
     transport::Transport,
 };
 
-/// What one address may take of all places: as many addresses are needed to take them all, and an office behind one address has its handshakes
-/// done side by side.
+/// The part of all places that one address may take, one in so many: so many addresses are needed to take all, and an office behind one address has
+/// several handshakes side by side.
 const SHARE: usize = 8;
 
 /// Places for handshakes.
 pub(crate) struct Handshakes {
     time_max: Duration,
     all_max: usize,
-    /// Under way, by address.
+    /// Handshakes under way, by address.
     all: Mutex<Crowd>,
     of_address_max: usize,
-    /// Of the addresses that have one under way, and how many; never iterated.
+    /// The addresses with handshakes under way, and how many; never iterated.
     addresses: Mutex<HashMap<IpAddr, (usize, Arc<Semaphore>)>>,
 }
 
@@ -53,7 +53,7 @@ impl Handshakes {
         }
     }
 
-    /// A handshake, when the client has begun it and there is a place for it, within its time.
+    /// Makes a handshake within its time, when the client has begun it and there is a place for it.
     pub(crate) async fn shake(
         &self,
         stream: TcpStream,
@@ -62,7 +62,7 @@ impl Handshakes {
     ) -> io::Result<(Transport, Tls)> {
         let deadline = Instant::now() + self.time_max;
         let shaken = timeout_at(deadline, async {
-            // A connection that says nothing costs next to nothing, and would keep others from their handshakes.
+            // A silent connection costs next to nothing, but in a place it would keep others from their handshakes.
             let _ = stream.peek(&mut [0]).await?;
             let aborted = |_| io::Error::from(io::ErrorKind::ConnectionAborted);
             let address = self.of(stream.peer_addr()?.ip());
@@ -70,14 +70,15 @@ impl Handshakes {
             let place = self.place(stream.peer_addr()?.ip());
             tokio::select! {
                 shaken = Transport::start_tls(stream, Arc::clone(config), shown) => shaken,
-                // Others need its place.
+                // Another connection needs its place.
                 () = place.ending.comes() => Err(io::ErrorKind::ConnectionAborted.into()),
             }
         });
         shaken.await?
     }
 
-    /// One of all: if there is none the oldest goes of whoever has most, so that nobody waits for those who begin and say no more.
+    /// A place of all places. If none is free, the oldest handshake of the address with most ends, so that nobody waits for clients that begin and go
+    /// silent.
     fn place(&self, address: IpAddr) -> InAll<'_> {
         let mut all = self.lock();
         if all.len() >= self.all_max {
@@ -94,7 +95,7 @@ impl Handshakes {
     }
 
     fn lock(&self) -> MutexGuard<'_, Crowd> {
-        // Nothing behind it is left half done by a panic.
+        // A panic leaves no change half done.
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,7 +117,7 @@ impl Handshakes {
     }
 }
 
-/// A place of all, given back when dropped.
+/// A place of all places, given back when dropped.
 struct InAll<'h> {
     handshakes: &'h Handshakes,
     number: u64,
@@ -129,7 +130,7 @@ impl Drop for InAll<'_> {
     }
 }
 
-/// The places of one address, for as long as anybody needs them.
+/// The places of one address, as long as they are needed.
 struct OfAddress<'h> {
     handshakes: &'h Handshakes,
     address: IpAddr,

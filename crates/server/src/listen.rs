@@ -1,9 +1,9 @@
-//! Listeners: who is let in, and how many.
+//! Listeners: let clients in, within bounds.
 //!
-//! Invariants: a place is held by exactly as many connections as are counted; the loop outlives every error of accept; connections never
-//! get the last descriptors of the process.
+//! Invariants: exactly as many places are taken as connections are counted; the loop outlives every error of accept; connections never get the last
+//! descriptors of the process.
 //!
-//! size: places, pools and the loop that takes from them are one matter, and half of it is their tests.
+//! size: places, pools and their loop are one matter, and half of it is their tests.
 
 use std::{
     collections::HashMap,
@@ -34,39 +34,39 @@ use crate::{
 
 /// Connections that the kernel holds until we take them.
 const BACKLOG: u32 = 1024;
-/// After an accept that failed: a table of descriptors that is full stays so for a while.
+/// Pause after a failed accept: a full table of descriptors stays full for a while.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Descriptors that connections leave to the store and all else: it cannot do without new files, and a write that fails stops the node.
+/// Descriptors that connections leave to the store and all else: the store needs new files, and a write that fails stops the node.
 const DESCRIPTORS_KEPT: usize = 256;
 
-/// What connections leave of so many descriptors: [`DESCRIPTORS_KEPT`], or half of them all where there are few.
+/// How many of these descriptors connections leave: [`DESCRIPTORS_KEPT`], or half of them where there are few.
 fn kept(descriptors: usize) -> usize {
     DESCRIPTORS_KEPT.min(descriptors / 2)
 }
 
-/// How many files the store may hold open that it could close: half of what connections leave. The other half is for what it writes and merges
-/// at the time, its journals, and all that is not the store's.
+/// How many closable files the store may keep open: half of what connections leave. The other half is for what it writes and merges, for its
+/// journals, and for all else.
 #[must_use]
 pub fn files_open_max(descriptors: Option<u64>) -> usize {
     let descriptors = descriptors.and_then(|all| usize::try_from(all).ok());
     kept(descriptors.unwrap_or(usize::MAX)) / 2
 }
 
-/// Connections for which there are descriptors, as many as are configured or fewer.
+/// Connections for which there are descriptors: the configured number or fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Of clients: `limits.connections_max`.
+    /// Connections of clients: `limits.connections_max`.
     pub connections: usize,
-    /// To nodes that serve sessions which came here: `cluster.relays_max`.
+    /// Relays to other nodes: `cluster.relays_max`.
     pub relays: usize,
-    /// From nodes to which sessions came that are served here: `cluster.relayed_max`.
+    /// Relays from other nodes: `cluster.relayed_max`.
     pub relayed: usize,
 }
 
 impl Room {
-    /// No more of all together than leave what is [`kept`]. If that is less than is configured each kind gets the same part of it; a node that is
-    /// alone has one kind.
+    /// At most so many connections that [`kept`] descriptors are left. If that is less than configured, each kind gets the same part of it; a node
+    /// that is alone has one kind.
     #[must_use]
     pub fn within(config: &Config, descriptors: Option<u64>) -> Self {
         let (limits, cluster) = (&config.limits, &config.cluster);
@@ -85,7 +85,7 @@ impl Room {
         if left >= wanted {
             return room;
         }
-        // Of products that may be greater than a number of descriptors.
+        // The product may exceed a number of descriptors.
         let part = |most: usize| {
             let part = most as u128 * left as u128 / wanted as u128;
             usize::try_from(part).unwrap_or(most).max(1)
@@ -104,7 +104,8 @@ impl Room {
         room
     }
 
-    /// Logs that there is room for fewer than are configured. The defaults are more than many systems allow, and nobody chose them: that is no warning.
+    /// Logs that there is room for fewer connections than configured. The defaults are more than many systems allow, and nobody chose them: they
+    /// bring no warning.
     fn log(self, is_alone: bool, is_default: bool, descriptors: Option<usize>) {
         let keys = match is_alone {
             true => "limits.connections_max",
@@ -124,7 +125,7 @@ impl Room {
     }
 }
 
-/// What is spoken on a listener.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// IMAP4rev1 and IMAP4rev2.
@@ -140,7 +141,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// For log and metrics.
+    /// The name for log and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -157,12 +158,12 @@ impl Protocol {
         matches!(self, Protocol::Imap | Protocol::Pop3 | Protocol::Submission)
     }
 
-    /// Whether anybody may come: until he has logged in, and by SMTP for good, he has a place of strangers.
+    /// Whether anybody may connect: until the login, and with SMTP for good, a connection has a place of strangers.
     fn is_for_strangers(self) -> bool {
         self != Protocol::Lmtp
     }
 
-    /// To a client that is not let in at present.
+    /// The answer to a client that is not let in at present.
     pub(crate) fn refusal(self, why: &str) -> String {
         let code = match self {
             Protocol::Imap => "* BYE [UNAVAILABLE]",
@@ -176,31 +177,32 @@ impl Protocol {
 /// Makes the session of a new connection.
 pub type MakeSession = Arc<dyn Fn(Peer) -> Box<dyn Session + Send> + Send + Sync>;
 
-/// Makes the session that goes on where another has stopped; `None`: what it is told makes no sense.
+/// Makes the session that goes on where another has stopped; `None`: the handover makes no sense.
 pub(crate) type ResumeSession =
     Arc<dyn Fn(Peer, Option<AccountId>, &Resume) -> Option<Box<dyn Session + Send>> + Send + Sync>;
 
-/// Strangers of one address that are let in, if the configuration does not say how many: of all of them one in so many, so that it takes many addresses
-/// to keep strangers out.
+/// The part of all strangers that one address may have, one in so many, if the configuration does not set it: so it takes many addresses to keep
+/// strangers out.
 const STRANGERS_SHARE: usize = 8;
-/// Strangers of one IPv6 network of 48 bits, of all of them one in so many, and no fewer than of two addresses: that is what one site gets, which has
-/// 65,536 of what counts as one address ([`client`]).
+/// The part of all strangers that one IPv6 network of 48 bits may have, one in so many, and no fewer than two addresses may. One site gets such a
+/// network, with 65,536 of what counts as one address ([`client`]).
 const SITE_SHARE: usize = 4;
-/// But as many as one mail program opens at once.
+/// At least as many as one mail program opens at once.
 const STRANGERS_OF_ADDRESS_MIN: usize = 8;
 
-/// When one in so many places of strangers is taken, those that have said nothing for [`SHORT_WAIT`] go.
+/// When one in so many places of strangers is taken, connections that were silent for [`SHORT_WAIT`] end.
 const CROWDED_SHARE: usize = 2;
-/// A client says who it is within seconds; one that does not is not missed when places run out.
+/// A client logs in within seconds; one that does not is not missed when places run out.
 const SHORT_WAIT: Duration = Duration::from_secs(10);
-/// SMTP has of all connections one in so many, if the configuration does not say how many.
+/// The part of all connections that SMTP has, one in so many, if the configuration does not set it.
 const MAIL_SHARE: usize = 4;
-/// LMTP has of all connections one in so many: it is for a server in front, of which it is not asked who it is.
+/// The part of all connections that LMTP has, one in so many: it is for a server in front, which does not log in.
 const FRONT_SHARE: usize = 8;
-/// Connections that have to go and have not gone yet: they have descriptors of those that are [`kept`]. Who comes when there are so many waits for a moment.
+/// Connections that have to go and have not gone yet: they use descriptors of those that are [`kept`]. Beyond this number a new connection waits for
+/// a moment.
 const DISPLACED_MAX: usize = DESCRIPTORS_KEPT / 4;
 
-/// The pools of places, of which none can take those of another.
+/// The pools of places; none can take places of another.
 #[derive(Clone, Debug)]
 pub struct Pools {
     /// IMAP, POP3 and submission.
@@ -212,7 +214,7 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// As configured, but for so many connections.
+    /// The configured pools, for so many connections.
     #[must_use]
     pub fn new(limits: &LimitsSection, connections_max: usize) -> Self {
         let mail = match limits.smtp_connections_max {
@@ -230,7 +232,7 @@ impl Pools {
         }
     }
 
-    /// That of a protocol.
+    /// The pool of a protocol.
     #[must_use]
     pub fn of(&self, protocol: Protocol) -> &Arc<Places> {
         match protocol {
@@ -241,8 +243,8 @@ impl Pools {
     }
 }
 
-/// Places for connections: in total, for each client address, and for strangers, of whom one address has not all places either. When all are taken the oldest
-/// stranger goes of the network that has most ([`Crowd`]), so that nobody keeps the others out.
+/// Places for connections: in total, for each client address, and for strangers, of which one address has not all either. When all are taken, the
+/// oldest stranger of the network that has most ends ([`Crowd`]), so that nobody keeps the others out.
 #[derive(Debug)]
 pub struct Places {
     connections_max: usize,
@@ -251,7 +253,7 @@ pub struct Places {
     unauthenticated_per_address_max: usize,
     unauthenticated_per_site_max: usize,
     taken: Mutex<Taken>,
-    /// Fewer have to go than [`DISPLACED_MAX`].
+    /// Notified when fewer than [`DISPLACED_MAX`] connections have to go.
     settled: Notify,
 }
 
@@ -298,7 +300,7 @@ impl Taken {
 }
 
 impl Places {
-    /// So many, of which strangers have so many.
+    /// So many places, and so many of them for strangers.
     fn new(limits: &LimitsSection, connections_max: usize, strangers_max: usize) -> Arc<Self> {
         let of_address = match limits.unauthenticated_per_address_max {
             0 => (strangers_max / STRANGERS_SHARE).max(STRANGERS_OF_ADDRESS_MIN),
@@ -315,7 +317,7 @@ impl Places {
         })
     }
 
-    /// For sessions that other nodes bring: each has let in its own clients.
+    /// Places for relayed sessions: the other node has let in its own clients.
     #[must_use]
     pub(crate) fn of_nodes(sessions_max: usize) -> Arc<Self> {
         Arc::new(Places {
@@ -334,7 +336,7 @@ impl Places {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for a connection from `address`; or says which kind of place is not there. `stranger`: it has not shown who it is.
+    /// Takes a place for a connection from `address`; the error names the kind of place that is missing. `stranger`: the client has not logged in.
     pub fn enter(self: &Arc<Self>, address: IpAddr, stranger: bool) -> Result<Place, &'static str> {
         let address = client(address);
         let mut taken = self.lock();
@@ -372,7 +374,7 @@ impl Places {
         })
     }
 
-    /// Waits until those have gone that had to.
+    /// Waits until connections that had to go have gone.
     async fn settles(&self) {
         while self.lock().displaced >= DISPLACED_MAX {
             self.settled.notified().await;
@@ -391,19 +393,19 @@ pub struct Place {
 }
 
 impl Place {
-    /// Comes when the connection has to go, because others need its place.
+    /// Completes when the connection has to go, because others need its place.
     pub(crate) fn ending(&self) -> Ending {
         self.ending.clone()
     }
 
-    /// No stranger any more.
+    /// The client has logged in, and is no stranger any more.
     pub fn authenticated(&mut self) {
         if let Some(number) = self.stranger.take() {
             self.places.lock().stranger_leaves(self.address, number);
         }
     }
 
-    /// A stranger again. There may then be more of them than are let in: who is in goes only for others that come.
+    /// The client is a stranger again. There may then be more strangers than are let in: existing ones end only for new ones.
     pub fn unauthenticated(&mut self) {
         if self.stranger.is_none() {
             let mut taken = self.places.lock();
@@ -411,7 +413,7 @@ impl Place {
         }
     }
 
-    /// It is a stranger's, who has something to do here.
+    /// The stranger is not silent any more.
     pub fn has_spoken(&self) {
         if let Some(number) = self.stranger {
             self.places.lock().strangers.has_spoken(number);
@@ -435,7 +437,7 @@ impl Drop for Place {
     }
 }
 
-/// Who counts as one client: an IPv4 address, or an IPv6 network of 64 bits, which is what one customer gets.
+/// What counts as one client: an IPv4 address, or an IPv6 network of 64 bits, which is what one customer gets.
 pub(crate) fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
@@ -446,7 +448,7 @@ pub(crate) fn client(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Of a client, the network of 48 bits that it is of; IPv4 has none.
+/// The network of 48 bits of a client; IPv4 has none.
 fn site(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V6(v6) => {
@@ -457,11 +459,11 @@ fn site(client: IpAddr) -> IpAddr {
     }
 }
 
-/// A client on whose stream nothing comes for so long is probed: one that is gone without a word holds a place. Those in IDLE hear from us before, so that a
-/// telephone is not woken twice.
+/// A client on whose stream nothing comes for so long is probed: a client that vanished holds a place. Clients in IDLE hear from the server before
+/// that, so that a telephone is not woken twice.
 const PROBED_AFTER: Duration = Duration::from_secs(5 * 60);
 
-/// A descriptor to be given up when there is no other.
+/// A spare descriptor, closed when there is no other.
 fn spare() -> Option<File> {
     File::open("/dev/null").ok()
 }
@@ -472,7 +474,7 @@ fn is_table_full(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE))
 }
 
-/// A stranger has to go, since others need his place.
+/// Logs and counts that a stranger has to go, since others need its place.
 pub(crate) fn displaced(protocol: Protocol, address: IpAddr) {
     metrics::refused("displaced");
     tracing::debug!(protocol = protocol.name(), %address, "cut: others need its place");
@@ -503,7 +505,7 @@ pub(crate) struct Listener<S: Store> {
 }
 
 impl<S: Store> Listener<S> {
-    /// Accepts until its task is dropped; connections live on.
+    /// Accepts until its task is dropped; connections go on.
     pub(crate) async fn run(self) {
         let listener = Arc::new(self);
         let mut spare = spare();
@@ -526,10 +528,10 @@ impl<S: Store> Listener<S> {
         }
     }
 
-    /// Gives up the spare descriptor for one client, so that it hears why it is not served and does not wait.
+    /// Uses the spare descriptor for one client, so that it hears why it is not served and does not wait.
     async fn turn_away(&self, spare: &mut Option<File>, error: &io::Error) {
         *spare = None;
-        // Another task may be quicker; then the client waits for its turn.
+        // Another task may take the descriptor first; then the client waits for its turn.
         let waiting = self.socket.accept();
         if let Ok(Ok((stream, address))) = tokio::time::timeout(ACCEPT_PAUSE, waiting).await {
             metrics::refused("total");
@@ -539,7 +541,7 @@ impl<S: Store> Listener<S> {
         *spare = self::spare();
     }
 
-    /// As much as the socket takes at once: nobody waits for a client that is refused. By TLS nothing can be said.
+    /// Sends as much as the socket takes at once: nothing waits for a client that is refused. Within TLS nothing can be sent.
     fn refuse(&self, stream: TcpStream) {
         if !self.tls
             && let Ok(mut stream) = stream.into_std()
@@ -564,7 +566,7 @@ impl<S: Store> Listener<S> {
     }
 
     pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, address: IpAddr, place: Place) {
-        // Answers are written whole: Nagle's algorithm would only hold their ends back.
+        // Answers are written at once: Nagle's algorithm would only delay their ends.
         if socket::prepare(&stream, PROBED_AFTER).is_err() {
             return;
         }
@@ -607,7 +609,7 @@ impl<S: Store> Listener<S> {
             address,
             tls,
         });
-        // Who logs in is looked for when he has.
+        // The node for a user is looked for after the login.
         let elsewhere = match &self.context.relays {
             Some(relays) if !self.protocol.logs_in() => !relays.is_here(None),
             _ => false,
@@ -653,7 +655,7 @@ mod tests {
         held.iter_mut().for_each(Place::authenticated);
         held.push(places.enter(b, false).unwrap());
         held.push(places.enter(b, false).unwrap());
-        // Nobody is left who might have to go.
+        // No connection is left that might have to go.
         assert_eq!(places.enter(b, true).unwrap_err(), "total");
         drop(held);
         let taken = places.lock();
@@ -671,10 +673,10 @@ mod tests {
             let enter = || places.enter(a, true);
             let mut held: Vec<_> = (0..expected).map(|_| enter().unwrap()).collect();
             assert_eq!(enter().unwrap_err(), "unauthenticated address", "{text:?}");
-            // Mail comes in, and strangers from elsewhere do.
+            // Mail still comes in, and so do strangers from elsewhere.
             held.push(places.enter(a, false).unwrap());
             held.push(places.enter(b, true).unwrap());
-            // Who has logged in is none.
+            // A client that has logged in is no stranger.
             held[0].authenticated();
             held.push(enter().unwrap());
             held[0].unauthenticated();
@@ -690,7 +692,7 @@ mod tests {
         check("unauthenticated_per_address_max = 3", 3);
     }
 
-    /// Eight networks of one site had all places.
+    /// Eight networks of one site took all places.
     #[test]
     fn strangers_of_one_site_leave_places_to_others() {
         let check = |text: &str, expected: usize| {
@@ -721,9 +723,9 @@ mod tests {
         );
     }
 
-    /// Eight addresses had all places of users, and ten all places of mail.
+    /// Eight addresses took all places of users, and ten all places of mail.
     #[test]
-    fn who_comes_when_strangers_have_all_places_has_one() {
+    fn a_new_connection_gets_a_place_when_strangers_have_all() {
         let config = Config::parse("[limits]\nunauthenticated_max = 100").unwrap();
         let pools = Pools::new(&config.limits, 200);
         let of = |network: usize| IpAddr::from([192, 0, 2, network as u8]);
@@ -733,7 +735,7 @@ mod tests {
             for turn in 0..20 {
                 held.extend((0..20).filter_map(|network| places.enter(of(network), true).ok()));
                 assert!(!own.iter().any(|place| place.ending.has_come()));
-                // From networks of their own.
+                // From networks of its own.
                 let from = [
                     of(100 + turn),
                     format!("2001:db8:{turn:x}::1").parse().unwrap(),
@@ -772,7 +774,7 @@ mod tests {
         let check = |descriptors: Option<u64>, expected: usize| {
             let room = Room::within(&Config::default(), descriptors);
             assert_eq!(room.connections, expected, "{descriptors:?}");
-            // What the store keeps open leaves as much again for all else.
+            // The store's open files leave as much again for all else.
             let all = descriptors.map_or(usize::MAX, |all| all as usize);
             let left = (all - room.connections).min(DESCRIPTORS_KEPT);
             assert_eq!(files_open_max(descriptors), left / 2, "{descriptors:?}");
@@ -784,9 +786,9 @@ mod tests {
         check(Some(100), 50);
     }
 
-    /// Each session that is brought is one more, at the node that brings it and at the one that serves it.
+    /// Each relayed session needs one more descriptor, at the relaying node and at the serving one.
     #[test]
-    fn sessions_that_are_brought_leave_descriptors() {
+    fn relayed_sessions_leave_descriptors() {
         let config = Config::parse("[cluster]\nname = 'a'").unwrap();
         let check = |descriptors: Option<u64>, expected: [usize; 3]| {
             let room = Room::within(&config, descriptors);

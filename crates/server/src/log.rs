@@ -1,6 +1,6 @@
-//! The log: one line an event on standard error, as text or JSON.
+//! The log: one line for each event on standard error, as text or JSON.
 //!
-//! What must never reach it: passwords, message content. Names given by clients are cut and cleaned with [`printable`].
+//! Passwords and message content must never reach it. Names given by clients are cut and cleaned with [`printable`].
 
 use std::{
     collections::BTreeMap,
@@ -17,11 +17,11 @@ const CLIENT_TEXT_CHARS_MAX: usize = 120;
 /// Longest line for people at a terminal: names of a folder here and elsewhere, and a server's reason.
 const LINE_CHARS_MAX: usize = 3000;
 
-/// Lines of one kind in [`WINDOW`]: a full disk, or strangers, bring thousands of the same, which hide all others and fill what is left of the disk.
+/// Lines of one kind in [`WINDOW`]: a full disk, or strangers, cause thousands of equal lines, which hide all others and fill the rest of the disk.
 const LINES_MAX: u32 = 60;
 /// See [`LINES_MAX`].
 const WINDOW: Duration = Duration::from_secs(60);
-/// Kinds that are counted by themselves; they are words of the program, and few.
+/// Kinds that are counted separately; kinds are words of the program, and few.
 const KINDS_MAX: usize = 256;
 
 /// How many lines of each kind were written.
@@ -36,7 +36,7 @@ struct Kind {
 }
 
 impl Kinds {
-    /// Whether one more may be written; if so, how many were left out before it.
+    /// Whether one more line may be written; if so, how many were left out before it.
     fn may_write(&mut self, now: Instant, kind: &str) -> Option<u64> {
         let kind = match self.0.len() >= KINDS_MAX && !self.0.contains_key(kind) {
             true => "others",
@@ -60,7 +60,7 @@ impl Kinds {
     }
 }
 
-/// Whether a line of a kind of which there may be many is to be written. What was left out before is said.
+/// Whether to write a line of a frequent kind. Logs how many were left out before.
 pub fn may_write(kind: &str) -> bool {
     static KINDS: Mutex<Kinds> = Mutex::new(Kinds(BTreeMap::new()));
     let mut kinds = KINDS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +81,7 @@ pub fn start(config: &LogSection) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    // Libraries below us print what they like at debug and trace, frames included; the log is ours alone below warnings.
+    // Libraries print anything at debug and trace, frames included; below warnings the log has only our own lines.
     let ours = tracing_subscriber::filter::filter_fn(move |meta| {
         meta.target().starts_with("whimbrel") || *meta.level() <= tracing::Level::WARN
     });
@@ -102,8 +102,7 @@ pub fn printable(text: &str) -> String {
     whimbrel_service::printable::printable(text, CLIENT_TEXT_CHARS_MAX)
 }
 
-/// A text for people at a terminal, of which others may have written a part: it keeps its lines, and nothing in them drives the terminal or
-/// hides.
+/// A text for a terminal, parts of which others may have written: it keeps its lines, and nothing in it controls the terminal or hides.
 pub fn shown(text: &str) -> String {
     let lines = text
         .split('\n')
@@ -115,7 +114,7 @@ pub fn shown(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A full disk brought thousands of lines a minute.
+    /// A full disk caused thousands of lines a minute.
     #[test]
     fn lines_of_a_kind_are_bounded() {
         let (mut kinds, now) = (Kinds::default(), Instant::now());

@@ -1,6 +1,6 @@
-//! What a service manager is told (sd_notify(3)): datagrams to the socket that `NOTIFY_SOCKET` names.
+//! Reports to a service manager (sd_notify(3)): datagrams to the socket that `NOTIFY_SOCKET` names.
 //!
-//! Without that variable nothing is told. A datagram that does not arrive is logged once; the server goes on.
+//! Without that variable nothing is sent. A datagram that does not arrive is logged once; the server goes on.
 //!
 //! The crate `sd-notify` 0.5 does not replace this: it takes abstract names (`@`) for paths, and waits when the manager does not read.
 
@@ -21,7 +21,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::router::Router;
 
-/// Where to tell, and how often it must hear that we live.
+/// The manager's socket, and how often it must hear that the server is alive.
 pub struct Notifier {
     target: Option<(net::UnixDatagram, net::SocketAddr)>,
     watchdog: Option<Duration>,
@@ -29,7 +29,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// As the environment says.
+    /// From the environment.
     #[must_use]
     pub fn from_environment() -> Arc<Self> {
         let variable = |name| std::env::var_os(name);
@@ -67,12 +67,12 @@ impl Notifier {
         self.tell("READY=1\nSTATUS=Serving");
     }
 
-    /// The start waits for its disk, and clients are told so: not ready, but not failed, and nothing that a start anew would mend.
+    /// The start waits for its disk, and clients are told so: the server is not ready, but has not failed, and a new start would not help.
     pub fn waiting(&self) {
         self.tell("READY=1\nSTATUS=Waiting for the disk to take writes");
     }
 
-    /// It lives, while there are no machines that could answer.
+    /// The server is alive, while there are no machines that could answer.
     pub fn alive(&self) {
         if self.watchdog.is_some() {
             self.tell("WATCHDOG=1");
@@ -93,8 +93,8 @@ impl Notifier {
         self.tell("STOPPING=1\nSTATUS=Stopping");
     }
 
-    /// Tells that the server lives, twice in the time that the manager has set, as long as all machines answer: whoever hangs is
-    /// started again.
+    /// Reports that the server is alive, twice in the time that the manager has set, as long as all machines answer: a server that hangs is started
+    /// again.
     pub async fn keep_alive(self: Arc<Self>, board: Arc<Router>) {
         let Some(patience) = self.watchdog.filter(|_| self.target.is_some()) else {
             return;
@@ -105,7 +105,7 @@ impl Notifier {
             ticks.tick().await;
             match tokio::time::timeout(patience, board.figures()).await {
                 Ok(Some(_)) => self.tell("WATCHDOG=1"),
-                // Too many ask already, or a machine has ended, which stops the node.
+                // Too many callers ask already, or a machine has ended, which stops the node.
                 Ok(None) => {}
                 Err(_) => tracing::error!("the state machines do not answer"),
             }

@@ -23,13 +23,13 @@ const GENERATED_CHARS: usize = 20;
 /// Why a password cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PasswordError {
-    /// Nothing.
+    /// The password is empty.
     #[error("the password is empty")]
     Empty,
-    /// Too much.
+    /// The password is too long.
     #[error("the password is longer than {PASSWORD_BYTES_MAX} bytes")]
     Long,
-    /// Of the parameters.
+    /// The parameters of argon2 are not possible.
     #[error("argon2: {0}")]
     Argon2(String),
 }
@@ -73,7 +73,7 @@ pub fn decoy(config: &AuthSection) -> Result<String, PasswordError> {
     Ok(hash.to_string())
 }
 
-/// What is kept of a password: the verifier, and the keys of SCRAM if these are wanted and the password can be had with them.
+/// What is stored of a password: the verifier, and the keys of SCRAM if these are wanted and can be made from the password.
 #[derive(Clone, Debug)]
 pub struct Made {
     /// argon2id, a PHC string.
@@ -84,7 +84,7 @@ pub struct Made {
     pub no_scram: Option<String>,
 }
 
-/// Makes both, each under a new salt.
+/// Makes verifier and keys, each under a new salt.
 ///
 /// # Errors
 /// When the password cannot be used at all.
@@ -110,7 +110,7 @@ pub fn make(config: &AuthSection, password: &[u8]) -> Result<Made, PasswordError
 /// Iterations of new keys; `None`: SCRAM is switched off.
 pub fn scram_iterations(config: &AuthSection) -> Option<NonZeroU32> {
     NonZeroU32::new(config.scram_iterations).map(|wanted| {
-        // Fewer than the RFC asks for are not made.
+        // Never fewer than the RFC requires.
         wanted.max(NonZeroU32::new(ITERATIONS_MIN).unwrap_or(NonZeroU32::MIN))
     })
 }
@@ -124,14 +124,14 @@ pub fn is_verifier(text: &str) -> bool {
     })
 }
 
-/// Compares. Takes tens of milliseconds: not for a thread that serves others.
+/// Compares a password. It takes tens of milliseconds: not for a thread that serves others.
 fn matches(verifier: &str, password: &[u8]) -> bool {
     password.len() <= PASSWORD_BYTES_MAX
         && PasswordHash::new(verifier)
             .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok())
 }
 
-/// A password that nobody has to think of.
+/// A random password.
 pub fn generate() -> Zeroizing<String> {
     let bytes: Zeroizing<[u8; GENERATED_CHARS]> = Zeroizing::new(random());
     let mut password = Zeroizing::new(String::with_capacity(GENERATED_CHARS + 3));
@@ -151,7 +151,7 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// With places as configured.
+    /// A verifier with the configured number of places.
     #[must_use]
     pub fn new(config: &AuthSection) -> Self {
         Verifier {
@@ -159,13 +159,13 @@ impl Verifier {
         }
     }
 
-    /// Waits for a place and compares there.
+    /// Waits for a place and compares the password there.
     pub async fn check(&self, verifier: String, password: Zeroizing<Vec<u8>>) -> bool {
         let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
             return false;
         };
         tokio::task::spawn_blocking(move || {
-            // Until it is done, although nobody may wait for it any more: places are what bounds memory.
+            // Held until the comparison is done, even if nobody waits for it any more: places bound the memory.
             let _place = place;
             matches(&verifier, &password)
         })
@@ -275,7 +275,7 @@ mod tests {
         let held = pool.places.clone().acquire_owned().await.unwrap();
         let check = pool.check(verifier, Zeroizing::new(b"secret".to_vec()));
         tokio::pin!(check);
-        // No place: it does not even begin.
+        // No place is free: the comparison does not begin.
         assert!(
             std::future::poll_fn(|context| std::task::Poll::Ready(
                 check.as_mut().poll(context).is_pending()

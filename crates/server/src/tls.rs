@@ -1,7 +1,7 @@
 //! Certificates and handshakes: TLS 1.2 and 1.3 by rustls.
 //!
-//! Invariants: a certificate in use is whole (chain and matching key were read together); a broken new file never replaces a
-//! working one; private keys are created with mode 0600 and never logged.
+//! Invariants: a certificate in use is complete (chain and matching key were read together); a broken new file never replaces a working one; private
+//! keys are created with mode 0600 and never logged.
 
 mod binding;
 mod validity;
@@ -64,13 +64,14 @@ pub struct Certificates {
     stamp: Mutex<Option<[Stamp; 2]>>,
 }
 
-/// What tells that a file was replaced, or may be read now: times of modification and of the last change of any kind, in seconds and nanoseconds; size, inode.
+/// Shows that a file was replaced, or may be readable now: times of modification and of the last change of any kind, in seconds and nanoseconds;
+/// size, inode.
 type Stamp = ([i64; 4], u64, u64);
 
 #[derive(Debug)]
 struct InUse(RwLock<Arc<Loaded>>);
 
-/// A certificate, and what is bound to it.
+/// A certificate, and the channel binding for it.
 #[derive(Debug)]
 pub struct Loaded {
     certified: Arc<CertifiedKey>,
@@ -87,12 +88,12 @@ impl Loaded {
     }
 }
 
-/// The certificate that is shown to clients, for what is bound to it.
+/// The certificate that clients get, for channel bindings.
 #[derive(Clone, Debug)]
 pub struct ServedCertificate(Arc<InUse>);
 
 impl ServedCertificate {
-    /// What is in use now.
+    /// The certificate in use now.
     pub fn now(&self) -> Arc<Loaded> {
         Arc::clone(&self.0.0.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -105,10 +106,10 @@ impl ResolvesServerCert for InUse {
     }
 }
 
-/// What became of a look at the files.
+/// The result of a look at the files.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reload {
-    /// They are as before.
+    /// The files are as before.
     Unchanged,
     /// A new certificate is in use; its fingerprint.
     Replaced(String),
@@ -138,8 +139,8 @@ impl Certificates {
         })
     }
 
-    /// Looks whether the files have changed (or, if `forced`, reads them anyway) and takes them into use if they are whole.
-    /// After an error the old certificate stays, and the same files are not read again until they change, unless they could not be read at all.
+    /// Looks whether the files have changed (or, if `forced`, reads them anyway) and uses them if they are complete. After an error the old
+    /// certificate stays, and the same files are not read again until they change, unless they could not be read at all.
     pub fn reload(&self, forced: bool) -> Result<Reload, TlsError> {
         let now = stamp(&self.cert, &self.key)?;
         let mut last = self.stamp.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,7 +148,7 @@ impl Certificates {
             return Ok(Reload::Unchanged);
         }
         let read = read(&self.cert, &self.key);
-        // What has not been read may be whole, and stay as it is: it is read again.
+        // A file that was not read may be complete, and not change: it is read again.
         if !matches!(read, Err(TlsError::File { .. })) {
             *last = Some(now);
         }
@@ -167,7 +168,7 @@ impl Certificates {
         })
     }
 
-    /// SHA-256 of the certificate, as clients show it.
+    /// SHA-256 of the certificate, in the notation of clients.
     pub fn fingerprint(&self) -> String {
         let in_use = self.in_use.0.read().unwrap_or_else(PoisonError::into_inner);
         in_use
@@ -187,7 +188,7 @@ impl Certificates {
         )
     }
 
-    /// The certificate that clients are shown.
+    /// The certificate that clients get.
     pub fn served(&self) -> ServedCertificate {
         ServedCertificate(Arc::clone(&self.in_use))
     }
@@ -233,8 +234,8 @@ pub fn fingerprint(der: &[u8]) -> String {
     pairs.join(":")
 }
 
-/// What was negotiated on a finished connection. `before` is what was shown when the handshake began: if another certificate has come
-/// into use meanwhile, nobody knows which one this client saw, and nothing is bound to it.
+/// The parameters of a finished handshake. `before` is the certificate in use when the handshake began. If another one has come into use since, it is
+/// not known which one this client got, and nothing is bound to it.
 pub fn negotiated(
     connection: &rustls::ServerConnection,
     before: &Arc<Loaded>,
@@ -260,7 +261,7 @@ pub fn negotiated(
     }
 }
 
-/// What files are for, as errors say it.
+/// The purposes of files, for errors.
 const CERT: &str = "tls.cert";
 const KEY: &str = "tls.key";
 const SELF_SIGNED: &str = "cannot make a self-signed certificate";
@@ -331,7 +332,8 @@ fn make_self_signed(
     params
         .distinguished_name
         .push(rcgen::DnType::CommonName, hostname);
-    // Nobody renews it: whoever wants an expiry gives a certificate of his own. 2049 is the last year of UTCTime (RFC 5280, 4.1.2.5).
+    // This certificate is never renewed: an administrator who wants an expiry configures another one. 2049 is the last year of UTCTime (RFC 5280,
+    // 4.1.2.5).
     params.not_before = rcgen::date_time_ymd(2024, 1, 1);
     params.not_after = rcgen::date_time_ymd(2049, 12, 31);
     let pair = rcgen::KeyPair::generate().map_err(unusable)?;
@@ -349,7 +351,7 @@ fn make_self_signed(
     write_private(&sums, text.as_bytes()).map_err(file(SELF_SIGNED, &sums))
 }
 
-/// Beside a certificate that was made here: checksums of it and its key, so that `whimbrel check` can tell whether they are as they were made.
+/// The file beside a certificate that was made here: checksums of it and its key, so that `whimbrel check` can tell whether they are unchanged.
 pub(crate) const SUMS: &str = "sums";
 
 /// A line with the checksum of all others, and for each file one with its checksum and name.
@@ -375,7 +377,7 @@ pub(crate) fn parse_sums(text: &str) -> Option<Vec<(String, String)>> {
     lines.lines().map(pair).collect()
 }
 
-/// Writes a file of mode 0600 such that it is either whole or not there.
+/// Writes a file of mode 0600 so that it is either complete or not there.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = fs::OpenOptions::new()
@@ -451,7 +453,7 @@ mod tests {
             Err(TlsError::Unusable(why)) if why == "tls.key does not belong to tls.cert"
         ));
         assert_eq!(certificates.fingerprint(), before);
-        // The same broken files are complained about once.
+        // The same broken files are reported once.
         assert_eq!(certificates.reload(false).unwrap(), Reload::Unchanged);
 
         copy("key.pem");
@@ -474,7 +476,7 @@ mod tests {
         assert_eq!(certificates.fingerprint(), other.fingerprint());
     }
 
-    /// As when there was no descriptor left: the certificate was never taken, until it was renewed the next time.
+    /// As when no descriptor was left: the certificate was not used until the next renewal.
     #[test]
     fn files_that_could_not_be_read_are_read_again() {
         let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -483,7 +485,7 @@ mod tests {
         let at = |directory: &Path, name: &str| directory.join("tls").join(name);
         let cert = fs::read(at(b.path(), "cert.pem")).unwrap();
         write_private(&at(a.path(), "cert.pem"), &cert).unwrap();
-        // Nobody can read that, root neither.
+        // Nobody can read that, not even root.
         let key = at(a.path(), "key.pem");
         fs::remove_file(&key).unwrap();
         fs::create_dir(&key).unwrap();
@@ -503,7 +505,7 @@ mod tests {
         let path = directory.path().join("key.pem");
         fs::write(&path, "key").unwrap();
         let before = stamp(&path, &path).unwrap();
-        // Longer than the grain of the times of files.
+        // Longer than the resolution of file times.
         std::thread::sleep(std::time::Duration::from_millis(50));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert_ne!(stamp(&path, &path).unwrap(), before);

@@ -73,11 +73,11 @@ impl Partition {
 
     /// The generations of this node and the peer, for frames to that peer.
     pub(super) fn generations(&self, peer: Incarnation) -> Option<Generations> {
-        let lives = Generations {
+        let generations = Generations {
             mine: self.generation(self.me),
             yours: self.generation(peer),
         };
-        Some(lives).filter(|lives| *lives != Generations::default())
+        Some(generations).filter(|of| *of != Generations::default())
     }
 
     /// Whether a frame is of the present generations of both nodes. Other frames are dropped; their content is sent again when both nodes know.

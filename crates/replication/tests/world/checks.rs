@@ -1,4 +1,4 @@
-//! What must hold: apart from the workload, and by the world's own books.
+//! Checks of what must hold, independent of the workload, by the world's own books.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -29,7 +29,7 @@ impl Made {
         self.0[&(origin, last)].1
     }
 
-    /// The rows of a state in which this is applied.
+    /// The rows in which this vector is applied.
     fn keys(&self, applied: &VersionVector) -> Vec<Vec<u8>> {
         let covered = self
             .0
@@ -44,13 +44,13 @@ impl Made {
             .retain(|(o, number), _| *o != origin || *number <= last);
     }
 
-    /// What is there and not in this.
+    /// The batches that exist and are not covered by this vector.
     pub fn beyond(&self, known: &VersionVector) -> Option<(Incarnation, u64)> {
         let mut all = self.0.keys().copied();
         all.find(|(origin, last)| !known.covers(Dot::new(*origin, *last)))
     }
 
-    /// What is stable was applied everywhere, and nothing made without it is still unknown here.
+    /// What is stable was applied everywhere, and no unknown batch was made without it.
     pub fn check_stable<'a>(
         &self,
         node: &Node,
@@ -75,7 +75,7 @@ impl Made {
         Ok(())
     }
 
-    /// A state is joined when all of it is there, and if it is no older than what is stable.
+    /// A snapshot is joined when all of it is there, and only if it is no older than what is stable.
     pub fn check_join(&self, node: &Node, held: &SnapshotProgress) -> Result<(), String> {
         if let Some(stable) = node.machine.as_ref().map(|machine| machine.stable())
             && !held.snapshot.applied.covers_all(stable)
@@ -106,7 +106,7 @@ impl Made {
 }
 
 impl Node {
-    /// Peers are told of what is on disk only, and sent nothing else.
+    /// Reports to peers name only what is on disk, and only that is sent.
     pub fn check_sent(&self, to: Incarnation, frame: &Frame) -> Result<(), String> {
         let disk = &self.disk;
         let (durable, applied) = match frame {

@@ -1,5 +1,5 @@
-//! Nodes that leave the partition and come back, as a server would: who holds it goes from node to node before any frame, and what is asked on the
-//! way out is asked of each other node by itself.
+//! Nodes that leave the partition and come back, as a server would do it: the holders are exchanged before any other frame, and a leaving node asks
+//! each other node by itself.
 
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{
@@ -40,7 +40,7 @@ impl World {
         self.input(node, Input::Members(members))
     }
 
-    /// Who leaves takes nothing.
+    /// A leaving node accepts nothing.
     pub(super) fn take_as_it_stands(&mut self, node: usize) {
         let taking = match self.holder_state(node, node).phase {
             Phase::Leaves => Taking::Nothing,
@@ -74,7 +74,7 @@ impl World {
         self.know(node)
     }
 
-    /// A node that leaves asks one other that it has not asked; when all who stay have what it has it is away.
+    /// A leaving node asks one node that it has not asked; when all remaining holders have what it has, it is away.
     pub(super) fn go_on_leaving(&mut self, node: usize) -> Result<(), String> {
         let site = &self.nodes[node];
         let leaves = self.holder_state(node, node).phase == Phase::Leaves;
@@ -95,7 +95,7 @@ impl World {
         let confirmed = self.confirmed.entry(node).or_default();
         let asked = |other: &usize| confirmed.get(other) == Some(&has);
         let to_ask: Vec<usize> = staying.iter().copied().filter(|o| !asked(o)).collect();
-        // One that dies for good is not enough; nor a newcomer, of which who comes back with nothing has not heard here.
+        // A node that dies for good is not enough; nor is a newcomer, of which a node that comes back with nothing has not heard here.
         let enough = |o: &usize| self.setting.dead != Some(*o) && *o < self.founders();
         let enough = staying.iter().any(enough);
         if to_ask.is_empty() && enough && idle {
@@ -159,7 +159,7 @@ impl World {
         Ok(())
     }
 
-    /// All is healed: who leaves stays, and some come back.
+    /// Everything heals: leaving nodes stay, and some come back.
     pub(super) fn end_leaving(&mut self, node: usize) -> Result<(), String> {
         if self.holder_state(node, node).phase == Phase::Leaves {
             self.say(node, Holders::stay)?;

@@ -1,4 +1,4 @@
-//! Random histories of a membership: nodes join, are removed, say what they hold, and know of each other late.
+//! Random histories of a membership: nodes join, are removed, report what they hold, and hear of each other late.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ impl Replica {
         }
     }
 
-    /// The disk has what was taken, or a crash has lost it.
+    /// The disk has what was accepted, or a crash has lost it.
     fn sync(&mut self, crash: bool, deps: &Deps) {
         for log in self.logs.values_mut() {
             if crash {
@@ -120,7 +120,8 @@ impl Replica {
     }
 }
 
-/// Who was let in by one that knew of a removal is not asked what it holds: it gets that from somebody who is. Unless that one is removed in its turn.
+/// A node let in by one that knew of a removal need not report what it holds: it gets that from a node that reports. Unless that one is removed in
+/// its turn.
 fn who_was_let_in_later_is_asked() -> Result<(), String> {
     let [first, sponsor, removed, new] = [1, 2, 3, 4].map(node);
     let mut roster = Roster::found(first, "a", 0, !1);
@@ -169,8 +170,8 @@ fn log(stored: u64, applied: u64) -> BTreeMap<PartitionId, Holding> {
     [(PartitionId(0), holding)].into()
 }
 
-/// A new node has got a part of the logs of two others, which rests on what they would have given by a state, when both are lost. It is waited for as
-/// long as somebody is left who may have it.
+/// A new node has a part of the logs of two others, which depends on what these would have sent in a snapshot. Both are lost. The missing part is
+/// waited for as long as a node is left that may have it.
 fn a_state_is_waited_for_while_somebody_is_left() -> Result<(), String> {
     for other_is_syncing in [false, true] {
         let mut roster = two_removed()?;
@@ -195,7 +196,7 @@ fn a_state_is_waited_for_while_somebody_is_left() -> Result<(), String> {
     Ok(())
 }
 
-/// On what is under way of a closed log may rest more of one that is being closed than others hold.
+/// A batch of a closed log that is on its way may bring more of a log that is being closed than others hold.
 fn nothing_is_said_while_something_comes() -> Result<(), String> {
     let mut roster = two_removed()?;
     let mut of = log(2, 2);
@@ -274,7 +275,7 @@ fn check(replicas: &[Replica]) -> Result<(), String> {
             }
         }
     }
-    // What is counted as an end is one: nobody has more.
+    // An end that is counted is final: no node has more.
     for (id, closed) in ends {
         for replica in &valid {
             let of = replica.logs.iter().filter(|((of, _), _)| *of == id);
@@ -404,7 +405,7 @@ fn settles(mut replicas: Vec<Replica>, deps: &Deps) -> Result<(), String> {
         if replica.roster != valid[0].roster {
             return Err(format!("{:?} and {:?} differ", replica.id, valid[0].id));
         }
-        // What those who held it took with them, when they were removed in their turn, nobody has.
+        // Nobody has what removed nodes took with them.
         let whole = |of: &Replica| of.roster.complete(&of.holdings());
         if whole(replica) != whole(valid[0]) {
             return Err(format!("{:?} lacks what {:?} has", replica.id, valid[0].id));

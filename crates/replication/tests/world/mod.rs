@@ -1,6 +1,6 @@
 //! A deterministic world: nodes, a network that loses, doubles and reorders, disks that forget what was not synced.
 //!
-//! `run(seed)` draws a setting, lets it happen, heals everything, and says what went wrong. What is checked at every step is in `checks`.
+//! `run(seed)` draws a setting, runs it, heals everything, and reports what went wrong. `checks` has the checks of every step.
 
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
@@ -36,7 +36,7 @@ pub use node::PARTITION;
 use whimbrel_testkit::Rng;
 
 const MS: u64 = 1000;
-/// No history is that long: something turns in a circle.
+/// No history is that long: a longer one goes round in a circle.
 const STEPS_MAX: u64 = 100_000;
 const SECOND: u64 = 1_000_000;
 /// When the world begins, by the wall clock.
@@ -48,7 +48,7 @@ enum Event {
         to: usize,
         link: u64,
         frame: Frame,
-        /// What its sender knew: it is told of first on each link.
+        /// The members that its sender knew: they are sent first on each link.
         holders: Holders,
     },
     Transmit {
@@ -79,7 +79,7 @@ enum Event {
     Cut(usize, usize),
     Mend(usize, usize),
     Skew(usize, u64),
-    /// A node leaves the partition, if others hold it; goes on with that; comes back; tells another one who holds it.
+    /// Steps of leaving: a node leaves the partition, if others hold it; goes on with that; comes back; tells another node who holds it.
     Leave(usize),
     GoOnLeaving(usize),
     Return(usize),
@@ -91,7 +91,7 @@ enum Event {
 #[derive(Debug)]
 struct Setting {
     nodes: usize,
-    /// The last ones of them, which are sponsored later and begin with nothing.
+    /// The last nodes, which are sponsored later and begin with nothing.
     newcomers: usize,
     /// One frame in so many is lost; 0: streams as they are, in order.
     lossy: u64,
@@ -113,7 +113,7 @@ pub struct World {
     rng: Rng,
     setting: Setting,
     config: Config,
-    /// Numbers that a log keeps for who is away.
+    /// Numbers that a log keeps for members that are away.
     kept_for_absent: u64,
     now: u64,
     events: BTreeMap<(u64, u64), Event>,
@@ -128,9 +128,9 @@ pub struct World {
     arrives: BTreeMap<(usize, usize), u64>,
     quiet: bool,
     made: Made,
-    /// Who holds the partition, as each node knows it.
+    /// The holders of the partition, as each node knows them.
     holders: Vec<Holders>,
-    /// Who has said to a node that leaves that it has what it has: this.
+    /// The nodes that have confirmed to a leaving node that they have this.
     confirmed: BTreeMap<usize, BTreeMap<usize, VersionVector>>,
     /// By which batch a newcomer joined.
     joins: BTreeMap<Incarnation, Dot>,
@@ -473,7 +473,7 @@ impl World {
             Event::Quiet => {
                 self.quiet = true;
                 self.cuts.clear();
-                // What nobody knows of was not made.
+                // A batch that no node knows was not made.
                 for node in self.founders()..self.setting.nodes {
                     self.at(self.now, Event::Sponsor(node));
                 }
@@ -515,7 +515,7 @@ impl World {
         self.resumed += u64::from(self.nodes[node].disk.held.is_some());
         self.nodes[node].start(config, now, members)?;
         self.take_as_it_stands(node);
-        // As a server does: where nobody else holds it all that is here is stable.
+        // As a server does: if no other node holds the partition, everything here is stable.
         let members = self.nodes[node].members.clone();
         self.input(node, Input::Members(members))?;
         for other in 0..self.setting.nodes {
@@ -593,7 +593,7 @@ impl World {
     fn synced(&mut self, node: usize) -> Result<(), String> {
         let count = std::mem::take(&mut self.nodes[node].disk.syncing);
         let done = self.nodes[node].disk.sync(count);
-        // Before the batch that says so counts as applied: nothing is stable without the new member.
+        // Before the batch of the sponsoring counts as applied: nothing becomes stable without the new member.
         let members = self.members_at(node);
         if members != self.nodes[node].members {
             self.nodes[node].members.clone_from(&members);

@@ -1,4 +1,4 @@
-//! Random histories of readers: claims, counters told and heard, links and nodes that break; and what is announced meanwhile.
+//! Random histories of readers: claims, counters reported and heard, links and nodes that break, and reports of what is visible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -213,7 +213,7 @@ impl Histories {
             self.pass();
             self.check_announced()?;
         }
-        // What is forgotten with time is forgotten.
+        // Readers that time out are forgotten.
         self.now += 3 * SECOND;
         self.pass();
         Ok(())
@@ -427,7 +427,7 @@ impl Histories {
         }
     }
 
-    /// What counts of an account was said of it, at a number up to which the log is here.
+    /// A counter that counts for an account was reported for it, at a number up to which the log is here.
     fn check_announced(&self) -> Result<(), String> {
         for (a, it) in self.nodes.iter().enumerate() {
             for b in (0..self.nodes.len()).filter(|b| *b != a) {
@@ -582,7 +582,7 @@ fn excepted() -> Result<(), String> {
         hidden_ops(&announced) == 20,
         "of one account 20 are not shown",
     )?;
-    // More than may be excepted: nobody knows of which others something is hidden.
+    // More exceptions than allowed: it is not known in which other accounts something is hidden.
     let many: Vec<Account> = (0..=EXCEPTED_MAX).map(account).collect();
     announced.received(node(2), report(8, 40, &many), &here(8));
     ensure(shown(&announced, 1) == Some(30), "it is not taken")?;
@@ -610,7 +610,7 @@ fn excepted() -> Result<(), String> {
     )
 }
 
-/// Who is new never hears a member that is gone: another one tells what that one had shown.
+/// A new node never hears a member that is gone: another node passes on what that one had made visible.
 fn told_by_others() -> Result<(), String> {
     let (_, mut old) = machines(0, 0);
     old.linked(node(2));
@@ -651,7 +651,7 @@ fn told_by_others() -> Result<(), String> {
         shown(&new, 0) == Some(10) && shown(&new, 1) == Some(20),
         "all counts",
     )?;
-    // Less than is known changes nothing; nor does anybody's word of who speaks for himself.
+    // A lesser report changes nothing; nor does a report about a node that reports itself.
     let mut less = told[0].clone();
     less.vector = report(5, 10, &[]).vector;
     new.received_of(less, &here(6));

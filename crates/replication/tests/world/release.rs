@@ -231,7 +231,7 @@ fn warned(outputs: &[Output]) -> Vec<&Alarm> {
     alarms.collect()
 }
 
-/// What the machine takes over, of which nothing comes.
+/// The snapshot that the machine joins without a donor.
 fn joins(outputs: &[Output]) -> Option<(Ticket, VersionVector)> {
     outputs.iter().find_map(|output| match output {
         Output::State(StateOutput::Join { ticket, held, .. }) => {
@@ -279,7 +279,7 @@ fn our_own_are_lost() -> Result<(), String> {
     Ok(())
 }
 
-/// What another one said on a stream that is gone counts no more: our own may have come to it since.
+/// What a peer reported on a lost stream does not count any more: our own ops may have reached it since.
 fn our_own_may_have_come() -> Result<(), String> {
     let mut machine = back();
     machine.input(members(&[(ME, 1, None), (2, 0, None), (3, 1, None)]));
@@ -304,12 +304,13 @@ fn our_own_may_have_come() -> Result<(), String> {
     ensure(machine.0.is_syncing(), "it waits for the state")
 }
 
-/// Who was removed counts no more. What it wrote may have been made without what the others have applied: as long as it waits here nothing gets stable for it.
+/// A removed member's reports do not count any more. Its batches may have been made without what the others have applied: while one of them waits
+/// here, nothing becomes stable.
 fn removed_too_early() -> Result<(), String> {
     let mut machine = Machine::new();
     machine.input(members(&[(ME, 0, None), (2, 0, None), (3, 0, None)]));
     own(&mut machine, 1);
-    // Made without our own, and resting on what is not here.
+    // Made without our own ops, and dependent on what is not here.
     let outputs = machine.batches(&chain(3, 1, &[(2, 1)]));
     machine.finish(&outputs);
     let all = [(ME, 1), (2, 1), (3, 1)];
@@ -363,10 +364,10 @@ fn our_own_are_somewhere() -> Result<(), String> {
     outputs.extend(machine.input(Input::Received(node(3), whole)));
     ensure(joins(&outputs).is_none(), "they are not lost")?;
     ensure(machine.0.is_syncing(), "it waits for the state")?;
-    // The one that has them may not be linked.
+    // The node that has them may not be linked.
     let outputs = machine.input(Input::Unlinked(node(3)));
     ensure(joins(&outputs).is_none(), "it is a member")?;
-    // When it is gone for good the other one has nothing, either.
+    // When that node is gone for good, the other one lacks them, too.
     let outputs = machine.input(members(&[(ME, 1, None), (2, 1, None)]));
     ensure(joins(&outputs).is_some(), "they are lost")
 }

@@ -1,4 +1,4 @@
-//! Named histories at one machine: what a peer could do that no honest one does.
+//! Named histories at one machine: peers do what no honest one does.
 
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Dot, Hash, Incarnation, Section, Stamp, VersionVector};
@@ -292,7 +292,7 @@ fn boundless_room() -> Result<(), String> {
     ensure(machine.0.memory_bytes() <= 16 << 10, "its queue is bounded")
 }
 
-/// However far behind a peer is: what it is being sent is not cut.
+/// However far behind a peer is, batches that are being sent to it are not cut.
 fn being_sent() -> Result<(), String> {
     let mut machine = Machine::new();
     machine.hello(&[], &[], 1 << 20);
@@ -322,7 +322,7 @@ fn being_sent() -> Result<(), String> {
     ensure(absent > 0, "who is absent is not waited for")
 }
 
-/// What was stable may have been collected: no state that lacks it is of use, and nothing waits for it to be reported again.
+/// What was stable may have been collected: a snapshot that lacks it is of no use, and it need not be reported again.
 fn stable_before() -> Result<(), String> {
     let log = chain(2, 3, &[]);
     let end = LogEnd {
@@ -359,7 +359,7 @@ fn two_hashes() -> Result<(), String> {
     ensure(deaf.is_empty(), "nothing more is taken from it")
 }
 
-/// Its chain cannot be checked here: nothing of it is taken, and it is said why (docs/decisions/0043).
+/// Its chain cannot be checked here: nothing of it is accepted, and the reason is reported (docs/decisions/0043).
 fn a_later_form() -> Result<(), String> {
     let mut machine = Machine::new();
     let batches = chain(2, 2, &[]);
@@ -521,7 +521,7 @@ fn closed_log() -> Result<(), String> {
     )
 }
 
-/// What was on its way beyond the end of a log, when that was closed, is never acknowledged: what was sent behind it has room again all the same.
+/// Batches beyond the end of a log that were on their way when it was closed are never acknowledged: later ones have room all the same.
 fn closed_under_way() -> Result<(), String> {
     let mut machine = Machine::new();
     let batches = chain(3, 1, &[]);
@@ -554,7 +554,7 @@ fn closed_under_way() -> Result<(), String> {
     ensure(next == Some(node(ME)), "there is room again")
 }
 
-/// The third operation of node 3 rests on what node 4 took with it.
+/// The third op of node 3 depends on what node 4 took with it.
 fn closed_below() -> Result<(), String> {
     let mut batches = chain(3, 2, &[]);
     for first in 3..=4 {

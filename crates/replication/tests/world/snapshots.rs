@@ -1,4 +1,4 @@
-//! Named histories of state transfer at one machine.
+//! Named histories of snapshots at one machine.
 
 use bytes::Bytes;
 use whimbrel_crdt::Hash;
@@ -145,7 +145,7 @@ fn abandoned() -> Result<(), String> {
     ensure(dropped, "and dropped")
 }
 
-/// What who asks has joined meanwhile may have relied on more than is in what was fixed then.
+/// What the receiver has joined since may depend on more than is in a snapshot that was made before.
 fn fixed_earlier() -> Result<(), String> {
     let mut machine = Machine::new();
     machine.hello(&[], &[], 1 << 20);
@@ -237,7 +237,7 @@ fn without_room() -> Result<(), String> {
     ensure(machine.0.memory_bytes() == 8000, "memory is bounded")
 }
 
-/// A stream without room for rows takes all the rest, and rows when it has some again.
+/// A stream without room for rows takes all other frames, and rows when it has room again.
 fn small() -> Result<(), String> {
     let mut machine = Machine::new();
     machine.hello(&[], &[], 1 << 20);

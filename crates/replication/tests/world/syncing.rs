@@ -1,4 +1,4 @@
-//! A node that is new: when it has what clients may know.
+//! A new node: when it has what clients may know.
 
 use whimbrel_replication::{
     partition::{Input, Membership, Output, Resume},
@@ -41,7 +41,7 @@ pub(super) fn has_what_another_had() -> Result<(), String> {
     )?;
     let heads = [(3, chain(3, 2, &[])[1].1)];
     let mut outputs = machine.hello(&[(3, 2)], &heads, u64::MAX);
-    // What the other has more at its next link was told to nobody who could come from before.
+    // What the other node has in addition at its next link was reported to no client that could have come before.
     outputs.extend(machine.hello(&[(3, 90)], &[], u64::MAX));
     let ends = !grown(&outputs) && machine.0.is_syncing();
     ensure(ends, "nothing is here, and it is syncing")?;
@@ -66,7 +66,7 @@ pub(super) fn both_are_new() -> Result<(), String> {
     )?;
     take(&mut machine);
     ensure(machine.0.is_syncing(), "the node 3 was not heard")?;
-    // The other one has grown up.
+    // The other node has stopped syncing.
     let outputs = machine.hello(&[(3, 2)], &[(3, chain(3, 2, &[])[1].1)], u64::MAX);
     ensure(grown(&outputs), "its word counts now")
 }

@@ -1,4 +1,4 @@
-//! What a driver does for state transfer, and what happens to one.
+//! What a driver does for snapshots, and what happens to one.
 
 use whimbrel_crdt::Dot;
 

@@ -1,4 +1,4 @@
-//! The command's end: the socket of a running server, or the store itself when none runs.
+//! The client side of the administrator's commands: the socket of a running server, or the store itself when none runs.
 
 use std::{io, path::Path, time::Duration};
 
@@ -22,9 +22,9 @@ use crate::{
     service::Service,
 };
 
-/// For a running server to answer; a removal of a large account is only begun in this time.
+/// Time limit for a running server's answer; the removal of a large account is only begun in this time.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(60);
-/// For what a removal without a server sets off.
+/// Time limit for the work of a removal without a server.
 const SETTLE_WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// Why there is no answer.
@@ -39,7 +39,7 @@ pub enum AdminError {
     /// The store cannot be opened.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The store failed meanwhile.
+    /// The store failed in the meantime.
     #[error("the store stopped")]
     Stopped,
 }
@@ -85,7 +85,7 @@ async fn connect(directory: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(path).await
 }
 
-/// No socket, or one that a dead server left.
+/// There is no socket, or a dead server left it.
 fn is_nobody(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -115,7 +115,7 @@ pub async fn session(
     }
 }
 
-/// Asks over a connection.
+/// Asks a question on a connection.
 pub async fn ask_server(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     question: &Question,
@@ -134,7 +134,7 @@ async fn ask_store(
     fatal: Fatal,
 ) -> Result<Answer, AdminError> {
     let path = &config.server.data_dir;
-    // Whoever may make one has said so before.
+    // The caller has checked before whether it may create one.
     let opened = match &question {
         Question::AccountAdd { .. } => DataDir::open(path),
         _ => DataDir::open_existing(path),

@@ -1,8 +1,8 @@
-//! The administrator's commands: asked through `DATA/admin.sock` while a server runs, else of the store itself.
+//! The administrator's commands: sent through `DATA/admin.sock` while a server runs, otherwise carried out on the store itself.
 //!
-//! Invariants: only the user who runs the server (and root) is listened to; a password never crosses the socket, only its verifier.
+//! Invariants: only the user who runs the server (and root) gets answers; a password never crosses the socket, only its verifier.
 //!
-//! Reading order: [`protocol`] (what is said), [`server`], [`session`] (IMAP of any account), [`client`].
+//! Reading order: [`protocol`] (messages), [`server`], [`session`] (IMAP of any account), [`client`].
 
 pub mod client;
 pub mod protocol;
@@ -17,7 +17,7 @@ pub const SOCKET: &str = "admin.sock";
 /// Longest path of a socket, without its final zero (`sun_path` of Linux).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// A path that reaches the socket although its directory's own path is too long, and what must be kept open for that.
+/// A path to the socket that is short enough, also if its directory's path is too long, and the handle that must stay open for it.
 fn short_path(directory: &Path) -> std::io::Result<(PathBuf, Option<std::fs::File>)> {
     use std::os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _};
     let path = directory.join(SOCKET);

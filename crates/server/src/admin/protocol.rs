@@ -1,7 +1,7 @@
-//! What is said on the admin socket: one question and its answer, each as frames of JSON.
+//! The protocol of the admin socket: one question and its answer, each as frames of JSON.
 //!
-//! A frame is its length in bytes, 4 bytes big-endian, and so much JSON. A question is one frame; an answer is one frame or, for
-//! lists and for how a cluster is, several, of which all but the last say `"more":true`.
+//! A frame is its length in bytes, 4 bytes big-endian, and so much JSON. A question is one frame. An answer is one frame or, for lists and for the
+//! status of a cluster, several, all but the last with `"more":true`.
 
 use std::io;
 
@@ -20,14 +20,14 @@ use crate::{
     password::is_verifier,
 };
 
-/// A question: two addresses and a verifier at most.
+/// Longest question: two addresses and a verifier.
 pub const QUESTION_BYTES_MAX: usize = 16 * 1024;
-/// A part of an answer.
+/// Longest frame of an answer.
 pub const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// Lines of a list in one frame: with the longest addresses they stay below the limit of a frame.
 pub const LINES_PER_FRAME_MAX: usize = 500;
 
-/// What can be asked.
+/// Questions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Question {
@@ -48,11 +48,11 @@ pub enum Question {
         verifier: String,
         /// Keys of SCRAM, in the form of RFC 5803.
         scram: Option<String>,
-        /// Sessions that are logged in stay. Not said if they do not: a server of an earlier version does not know it.
+        /// Sessions that are logged in stay. Left out if false: a server of an earlier version does not know the field.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         keep_sessions: bool,
     },
-    /// Sets what an account may hold; where nothing is given, says it.
+    /// Sets the quota of an account; without a limit, asks for it.
     AccountQuota {
         /// Which.
         address: String,
@@ -76,11 +76,11 @@ pub enum Question {
         from: String,
         /// A local address.
         to: String,
-        /// If `from` is an account its mail goes there instead. Not said if it is not so: a server of an earlier version does not know it.
+        /// If `from` is an account, its mail goes there instead. Left out if false: a server of an earlier version does not know the field.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         instead: bool,
     },
-    /// Takes that back.
+    /// Removes an alias.
     AliasRemove {
         /// As added.
         from: String,
@@ -89,37 +89,36 @@ pub enum Question {
     },
     /// All aliases.
     AliasList {},
-    /// How the node's cluster is.
+    /// Asks for the status of the node's cluster.
     ClusterStatus {},
-    /// A node takes no more sessions, or some again; answered with how far that is.
+    /// Drains a node, or ends a drain; the answer is the progress.
     ClusterDrain {
-        /// Which; `None`: the one that is asked.
+        /// The node; `None`: the one that is asked.
         node: Option<String>,
-        /// It does again.
+        /// Ends the drain.
         cancel: bool,
-        /// Nothing changes, it is only answered. Not said if it is not so: a server of an earlier version, that a command of a new one drains, does
-        /// not know it.
+        /// Only asks for the progress. Left out if false: a server of an earlier version, drained by a newer command, does not know the field.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         look: bool,
     },
     /// Removes a node from the cluster, or says what that would mean.
     ClusterRemove(Remove),
-    /// An IMAP session of an account: after [`Answer::Session`] the connection is that, from the greeting on.
+    /// Asks for an IMAP session of an account: after [`Answer::Session`] the connection carries that session, from the greeting on.
     Session {
         /// Whose.
         address: String,
     },
 }
 
-/// What comes back.
+/// Answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
-    /// It is done, and on disk.
+    /// The change is done, and on disk.
     Done {},
-    /// It is not.
+    /// The question was refused.
     Refused {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Accounts.
@@ -129,7 +128,7 @@ pub enum Answer {
         /// Whether more frames follow.
         more: bool,
     },
-    /// What an account may hold.
+    /// The quota of an account.
     Quota {
         /// Bytes of messages.
         storage: Limit,
@@ -138,15 +137,15 @@ pub enum Answer {
         /// Mailboxes.
         mailboxes: Limit,
     },
-    /// How the cluster is.
+    /// The status of the cluster.
     Cluster {
-        /// As this node sees it; in further frames, more of its partitions.
+        /// The status as this node sees it; further frames have more of its partitions.
         status: Status,
         /// Whether more frames follow. An earlier version has one.
         #[serde(default)]
         more: bool,
     },
-    /// How far a node is that is being drained.
+    /// The progress of a drain.
     Drain(Drain),
     /// What a removal means, or has done.
     Removal(Removal),
@@ -164,15 +163,15 @@ pub enum Answer {
     },
 }
 
-/// How much of something an account may hold.
+/// One limit of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// As every account may.
+    /// The default of all accounts.
     Default,
-    /// As much as there is room for.
+    /// No limit.
     Unlimited,
-    /// This much.
+    /// At most this much.
     AtMost(u64),
 }
 
@@ -229,7 +228,7 @@ impl From<AccountLine> for Account {
 }
 
 impl Question {
-    /// What it changes of accounts and aliases, for the log and for who gave the command; `None`: nothing.
+    /// The change to accounts and aliases, for the log and for the user; `None`: nothing changes.
     #[must_use]
     pub fn change(&self) -> Option<String> {
         Some(match self {
@@ -272,7 +271,7 @@ impl Question {
         })
     }
 
-    /// As the directory is asked. A verifier that nobody could ever match is refused here.
+    /// The call to the directory. A verifier that no password can match is refused here.
     pub fn into_call(self) -> Result<AdminCall, String> {
         let checked = |verifier: String| {
             if is_verifier(&verifier) {
@@ -378,10 +377,10 @@ pub fn frames(reply: AdminReply) -> Vec<Answer> {
     }
 }
 
-/// How a cluster is, in frames: in one where few have written, since a command of an earlier version reads one. Where many have, their logs in all
-/// partitions take more than a frame may have.
+/// The status of a cluster in frames. A small cluster's status is one frame, since a command of an earlier version reads one. In a large cluster the
+/// logs of all partitions take more than a frame may have.
 pub fn status_frames(mut status: Status) -> Vec<Answer> {
-    /// What is around a line, and around all of them.
+    /// Bytes around a line, and around all lines.
     const ROOM: usize = 64;
     fn bytes(value: &impl Serialize) -> usize {
         serde_json::to_vec(value).map_or(0, |json| json.len()) + ROOM
@@ -471,7 +470,7 @@ fn invalid(what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Err
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Reads a frame of at most `bytes_max`: what is declared is checked before anything is allocated.
+/// Reads a frame of at most `bytes_max`: the length is checked before anything is allocated.
 pub async fn read<T: DeserializeOwned>(
     stream: &mut (impl AsyncRead + Unpin),
     bytes_max: usize,

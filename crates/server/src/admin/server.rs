@@ -1,4 +1,4 @@
-//! The server's end of the admin socket.
+//! The server's side of the admin socket.
 
 use std::{io, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
 
@@ -21,14 +21,14 @@ use crate::{
     router::Router,
 };
 
-/// Questions at once: one administrator, or a script of his.
+/// Questions at once: enough for one administrator, or a script.
 const QUESTIONS_MAX: usize = 8;
-/// From the connection to the end of the answer.
+/// Time limit from the connection to the end of the answer.
 const QUESTION_WAIT_MAX: Duration = Duration::from_secs(60);
-/// After an accept that failed.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Opens the socket, mode 0600, over one that a dead server left. The data directory's lock keeps living ones apart.
+/// Opens the socket, mode 0600, and replaces one that a dead server left. The data directory's lock excludes running ones.
 pub fn bind(directory: &Path) -> io::Result<UnixListener> {
     let (path, _open) = short_path(directory)?;
     match std::fs::remove_file(&path) {
@@ -79,7 +79,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Says in the log what an administrator has changed.
+/// Logs a change by an administrator.
 fn changed(uid: u32, change: &str) {
     let change = crate::log::printable(change);
     tracing::info!(uid, change, "changed by an administrator");
@@ -87,12 +87,12 @@ fn changed(uid: u32, change: &str) {
 
 const NO_CLUSTER: &str = "this node is not a member of a cluster";
 
-/// Whether a user may administer: whoever runs the server, and root. The socket's mode says the same; this holds if it is changed.
+/// Whether a user may administer: the user who runs the server, and root. The socket's mode says the same; this check holds if the mode is changed.
 pub(super) fn may_administer(peer: u32, own: u32) -> bool {
     peer == own || peer == 0
 }
 
-/// Answers; gives the stream back if a session follows on it.
+/// Answers a question; returns the stream if a session follows on it.
 async fn answer(
     mut stream: UnixStream,
     board: &Router,

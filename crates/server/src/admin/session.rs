@@ -1,6 +1,6 @@
 //! IMAP on the admin socket: the administrator's session for an account, for import and export.
 //!
-//! It is a session like any other, counted and bounded as those are, but that no password is asked for and that messages may be imported.
+//! It is a session like any other, counted and bounded as those are, except that it needs no password and may import messages.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -26,7 +26,7 @@ pub type MakeSession = Arc<dyn Fn(Peer, AccountId) -> Box<dyn Session + Send> + 
 /// Serves a connection on which a session was granted.
 pub type Serve = Box<dyn FnOnce(UnixStream) + Send>;
 
-/// Grants a session of an account, or says why not.
+/// Grants a session of an account; the error is the reason why not.
 pub type Sessions = Arc<dyn Fn(AccountId) -> Result<Serve, &'static str> + Send + Sync>;
 
 pub(crate) fn sessions<S: Store>(

@@ -123,9 +123,9 @@ async fn long_lists_come_whole() {
     }
 }
 
-/// As many have written in all partitions as may, and as few as in most clusters.
+/// As many nodes have written in all partitions as may, and as few as in most clusters.
 #[tokio::test]
-async fn the_status_of_a_large_cluster_comes_whole() {
+async fn the_status_of_a_large_cluster_comes_completely() {
     use crate::cluster::{LogLine, PartitionLine, Status};
     for (writers, is_one) in [(3, true), (1024, false)] {
         let log = LogLine {
@@ -157,7 +157,7 @@ async fn the_status_of_a_large_cluster_comes_whole() {
             partitions: (0..258).map(line).collect(),
         };
         let frames = status_frames(status.clone());
-        // A command of an earlier version reads one.
+        // A command of an earlier version reads one frame.
         assert_eq!(frames.len() == 1, is_one, "{}", frames.len());
         let (mut near, far) = tokio::io::duplex(64 * 1024);
         let writing = tokio::spawn(async move {

@@ -1,16 +1,16 @@
-//! The small files beside the store: `node.toml`, what is kept of a cluster, and a certificate that was made here.
+//! The small files beside the store: `node.toml`, the files of a cluster, and a certificate that was made here.
 
 use std::{fs, io, path::Path};
 
 use super::{Problem, Report};
 use crate::{cluster::files::Files, tls};
 
-/// Holds them against their checksums. Lock files hold nothing, and the admin socket is none.
+/// Compares them with their checksums. Lock files are empty, and the admin socket is no file.
 pub(super) fn check(data: &Path, report: &mut Report) -> io::Result<()> {
     let mut tell = |path: &Path, what: String| {
         report.found.push(Problem {
             file: Some(path.to_owned()),
-            // Each has one checksum over all of it.
+            // Each file has one checksum over all of its bytes.
             offset: Some(0),
             partition: None,
             key: None,
@@ -29,7 +29,7 @@ pub(super) fn check(data: &Path, report: &mut Report) -> io::Result<()> {
     let sums = folder.join(tls::SUMS);
     let text = match fs::read(&sums) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        // Certificates come from elsewhere, or were made before sums were written.
+        // The certificate comes from elsewhere, or was made before sums were written.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };

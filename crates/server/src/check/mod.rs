@@ -1,8 +1,8 @@
-//! `whimbrel check`: whether a data directory is whole. Nothing in it is changed.
+//! `whimbrel check`: verifies a data directory without changing it.
 //!
-//! First every byte of every file that counts is held against a checksum ([`files`], and [`whimbrel_storage_embedded::check`]). If the
-//! store's files are whole, a copy of it is opened, which shares the large files, and what its rows and logs say is held against each other
-//! ([`rows`]). A server that runs is left alone: the directory is locked while it is checked.
+//! First every byte of every relevant file is compared with a checksum ([`files`], and [`whimbrel_storage_embedded::check`]). If the store's files
+//! are intact, a copy of the store is opened, which shares the large files, and its rows and logs are compared with each other ([`rows`]). A running
+//! server is not disturbed: the directory is locked during the check.
 
 mod files;
 mod rows;
@@ -19,22 +19,22 @@ use whimbrel_storage_embedded::check::{Finding, Watch};
 
 use crate::{config::Config, node::DataDir, serve};
 
-/// Something that was found.
+/// A problem that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// In which file.
+    /// The file with the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// From which byte on, if that can be told.
+    /// The first wrong byte, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// Or in which partition of the store.
+    /// Or the partition of the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<u64>,
-    /// Under which key, in hexadecimal: of a row; `log` and origin and number: of a log; `blob` and its name: of a blob.
+    /// The key, in hexadecimal: of a row; or `log`, origin and number; or `blob` and its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What.
+    /// The text of the problem.
     pub what: String,
     /// Whether something that was acknowledged may be lost or changed.
     pub damage: bool,

@@ -1,7 +1,7 @@
-//! What the rows and logs of a store say, held against each other.
+//! Compares the rows and logs of a store with each other.
 //!
-//! One partition after the other, one account after the other, so that memory is that of the largest account. The rules are
-//! [`whimbrel_service::verify`]; here is what reads.
+//! One partition after the other, one account after the other, so that memory is that of the largest account. The rules are in
+//! [`whimbrel_service::verify`]; this module reads.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +31,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 type Rows = Vec<(Vec<u8>, Bytes)>;
 type Logs = Vec<(Origin, LogPosition)>;
 
-/// Bytes of log read at once.
+/// Bytes of one read of a log.
 const LOG_PAGE_BYTES: usize = 4 << 20;
 /// Blobs listed at once.
 const BLOBS_PER_PAGE: usize = 1024;
@@ -64,7 +64,7 @@ pub(super) async fn check(
     checker.blobs().await
 }
 
-/// The bodies that rows of the partition say are not here.
+/// The blobs that rows of the partition mark as missing.
 fn missing_blobs(rows: &Rows) -> BTreeSet<whimbrel_storage::BlobName> {
     let missing_blobs = rows.iter().filter_map(|(key, _)| missing_blob_of_key(key));
     missing_blobs.map(|blob| blob_name(&blob)).collect()
@@ -92,7 +92,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A page that cannot be read says where; the scan ends there.
+    /// If a page cannot be read, its place is reported and the scan ends there.
     async fn rows(&mut self, partition: PartitionId, mut range: KeyRange) -> Result<Rows, Failure> {
         let mut rows = Vec::new();
         loop {
@@ -139,7 +139,7 @@ impl Checker<'_> {
         Err(error.to_string().into())
     }
 
-    /// Reads the logs of a partition, each batch given to `take`.
+    /// Reads the logs of a partition and passes each batch to `take`.
     async fn logs(
         &mut self,
         partition: PartitionId,
@@ -180,7 +180,7 @@ impl Checker<'_> {
         }
         let whole = logs.iter().all(|(_, log)| log.low <= 1);
         let batches = whole.then(|| verify::ordered(batches));
-        // A state that is not joined yet says more than the logs.
+        // A snapshot that is not joined yet has more than the logs.
         let joining = rows.iter().any(|(key, _)| key == JOINING_KEY);
         let batches = batches.filter(|_| !joining);
         let (directory, faults) = verify::directory(&rows, batches.as_deref());
@@ -193,7 +193,7 @@ impl Checker<'_> {
         partition: PartitionId,
         directory: &Directory,
     ) -> Result<(), Failure> {
-        // Which batches tell of which account, and where it begins.
+        // The batches that concern each account, and whether its begin is among them.
         let mut told: BTreeMap<AccountId, (bool, Vec<(Origin, u64)>)> = BTreeMap::new();
         let mut begun: BTreeMap<AccountId, Origin> = BTreeMap::new();
         let logs = self
@@ -217,7 +217,7 @@ impl Checker<'_> {
         };
         let own = self.rows(partition, own).await?;
         if own.iter().any(|(key, _)| key == AWAY_KEY) {
-            // This node has left it: what is still there goes.
+            // This node has left the partition: its remaining rows are being deleted.
             return Ok(());
         }
         let position = own.iter().find(|(key, _)| key == POSITION_KEY);
@@ -231,7 +231,7 @@ impl Checker<'_> {
         };
         let mut start = Bytes::new();
         while let Some(key) = self.first_from(partition, start).await? {
-            // What the partition itself notes, and what came with a state and is not an account's yet.
+            // The partition's own rows, and rows of a snapshot that belong to no account yet.
             if &key[..] < OWN_ROWS_END || is_coming(&key) {
                 start = [&key[..], &[0]].concat().into();
                 continue;
@@ -268,7 +268,7 @@ impl Checker<'_> {
                 continue;
             }
             let places = told.remove(&account).map(|(_, places)| places);
-            // Its beginning is there, and of no other log the beginning was cut.
+            // Its begin is there, and no other log has lost its begin.
             let whole = begun.get(&account).is_some_and(|begin| {
                 logs.iter()
                     .all(|(origin, log)| origin == begin || log.low <= 1)
@@ -323,12 +323,12 @@ impl Checker<'_> {
             let Some(batch) = self.batch(partition, origin, first).await? else {
                 return Ok(None);
             };
-            // What was stored and is not applied yet is in no row.
+            // A batch that is stored and not applied yet is in no row.
             if applied.get(batch.origin) >= batch.last() {
                 stamps.push((batch.stamp, origin, first));
             }
         }
-        // As `verify::ordered`, without holding all of them.
+        // As `verify::ordered`, without holding all batches.
         stamps.sort_unstable();
         let mut replay = Replay::new(account);
         for (_, origin, first) in stamps {
@@ -355,11 +355,11 @@ impl Checker<'_> {
             .read_log(store_partition(partition), origin, first, 1)
             .await?;
         let entry = page.entries.first();
-        // One that is not right was told of before.
+        // A wrong entry was reported before.
         Ok(entry.and_then(|entry| verify::batch(partition, entry).ok()))
     }
 
-    /// `missing_blobs`: bodies that are on their way from other nodes.
+    /// `missing_blobs`: blobs that are on their way from other nodes.
     async fn needed(
         &mut self,
         partition: PartitionId,

@@ -132,7 +132,7 @@ pub(super) fn tell_of_new(config: &Config) {
     );
 }
 
-/// Whom the mail of an address reaches now.
+/// Prints the accounts that the mail of an address reaches now.
 fn show_targets(config: &Config, from: &str) -> Result<(), Failure> {
     let asked = runtime()?.block_on(ask(config, Question::AliasList {}, fatal()));
     let Answer::Aliases { aliases, .. } = asked? else {
@@ -157,7 +157,7 @@ fn show_targets(config: &Config, from: &str) -> Result<(), Failure> {
 
 fn open(file: &ConfigFile) -> Result<Config, Failure> {
     let config = load(file)?;
-    // The command's own output is what matters; of the store's log only what is wrong.
+    // The command's own output matters; of the store's log only warnings and errors.
     log::start(&LogSection {
         level: LogLevel::Warn,
         format: LogFormat::Text,
@@ -165,7 +165,7 @@ fn open(file: &ConfigFile) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// What is kept of it, and the password if it was made here.
+/// What is stored of a new password, and the password itself if it was made here.
 fn new_password(
     config: &Config,
     how: &Password,
@@ -264,7 +264,7 @@ fn limit(text: &str, read: impl Fn(&str) -> Result<u64, String>) -> Result<Limit
     }
 }
 
-/// What an account may hold, a line each.
+/// Prints the quota of an account, a line for each limit.
 fn quota(config: &Config, storage: Limit, messages: Limit, mailboxes: Limit) -> String {
     let of = &config.quota;
     let in_bytes = |bytes: u64| match [(30, "GiB"), (20, "MiB"), (10, "KiB")]

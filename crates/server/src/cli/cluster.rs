@@ -45,7 +45,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// A token is one line of some hundred letters.
 const TOKEN_BYTES_MAX: u64 = 4096;
 
-/// What is told who wants something of the cluster that a server has to do.
+/// The message for a command that needs a running server.
 const NOBODY: &str =
     "no server runs here: start it, or run the command on a node whose server runs";
 
@@ -240,7 +240,7 @@ pub(crate) async fn enter(config: &Config, token: &Token) -> Result<NodeName, Fa
     Ok(name)
 }
 
-/// What is told who was not let in.
+/// The message for a node that was not let in.
 fn in_vain(error: &JoinError, name: &NodeName) -> String {
     match error {
         // The member may have let it in, and the answer was lost.
@@ -301,7 +301,7 @@ async fn drain_or_refuse(
     drain(config, node, of, cancel).await
 }
 
-/// Why it is never safe to stop a node with so many other members.
+/// The reason why it is never safe to stop a node with so many other members.
 fn never_safe(others: u64, of: Option<u64>) -> Option<String> {
     match of {
         _ if others == 0 => Some(
@@ -324,7 +324,7 @@ async fn ask_status(config: &Config) -> Result<Status, Failure> {
     }
 }
 
-/// How often it is asked how far it is.
+/// How often the progress is asked for.
 const DRAIN_PAUSE: Duration = Duration::from_secs(1);
 
 async fn drain(
@@ -343,9 +343,9 @@ async fn drain(
         let mut asked = pin!(ask_to_drain(config, node, ask));
         let asked = tokio::select! {
             asked = &mut asked => asked,
-            // Not to be heard is as good as not to be interrupted.
+            // If the signal cannot be heard, the command cannot be interrupted.
             Ok(()) = tokio::signal::ctrl_c() => {
-                // What is on its way must not come behind what takes it back; who asks twice does not wait for it.
+                // A question under way must not arrive after the one that cancels the drain; a second Ctrl-C does not wait for it.
                 tokio::select! {
                     _ = &mut asked => {}
                     Ok(()) = tokio::signal::ctrl_c() => {}
@@ -378,7 +378,7 @@ async fn take_back(config: &Config, node: Option<&str>) -> Result<(), Failure> {
     Err("the drain is undone: sessions are accepted again".into())
 }
 
-/// What a node is asked next that has been asked to be drained: who takes that back by another command, or starts the node, must not be overruled.
+/// The next question to a node that was asked to drain: a command that cancels the drain, or a start of the node, must not be overruled.
 fn next_ask(drain: &Drain) -> Result<DrainAsk, Failure> {
     match drain.draining {
         Some(true) => Ok(DrainAsk::Look),
@@ -405,7 +405,7 @@ async fn ask_to_drain(
     }
 }
 
-/// Whether so many others hold all that is here, and nothing more comes; `None`: all of them.
+/// Whether so many others hold all that is here, and nothing more comes; `None`: all others.
 fn is_safe(drain: &Drain, of: Option<u64>) -> bool {
     let holders = drain
         .others
@@ -419,7 +419,7 @@ fn is_safe(drain: &Drain, of: Option<u64>) -> bool {
 
 fn progress(drain: &Drain) -> String {
     let queue = match drain.queue_entries {
-        // Its figures did not come.
+        // The count did not come.
         u64::MAX => "messages in the queue: not known yet".to_owned(),
         entries => format!("{} in the queue", counted(entries, "message")),
     };
@@ -519,7 +519,7 @@ mod tests {
         serve::{Server, Sockets},
     };
 
-    /// A command that waits until it is safe to stop a node asks each second, and drained it each time.
+    /// A command that waits until it is safe to stop a node asked each second, and drained the node again each time.
     #[tokio::test]
     async fn what_another_command_has_taken_back_stays_so() {
         /// Some times as long as the command pauses.
@@ -643,7 +643,7 @@ mod tests {
             let (cancel, look) = ask.words();
             assert_eq!(DrainAsk::new(cancel, look), ask);
         }
-        // What it does not know is not said to it before it has said that it does.
+        // A field that it does not know is not sent before it has said that it knows it.
         let begin = Question::ClusterDrain {
             node: None,
             cancel: false,

@@ -26,12 +26,12 @@ use crate::{
     waiting::Waits,
 };
 
-/// What is said when a command fails: one line for people.
+/// The message when a command fails: one line.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Does what the command line says.
+/// Runs the command line.
 pub fn run(cli: Cli) -> ExitCode {
-    // Whatever file is made, mail is in it: nobody else reads it.
+    // Every file that is made may contain mail: no other user may read it.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let command = match cli.command {
         Command::Import { from } => return ended(transfer::import(from)),
@@ -83,7 +83,7 @@ fn ended(done: Result<ExitCode, Failure>) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(failure) => {
-            // A server's words may be in it, or names of files.
+            // The text may contain a server's text, or names of files.
             let failure = shown(&failure.to_string());
             let _ = writeln!(io::stderr(), "whimbrel: {failure}");
             ExitCode::FAILURE
@@ -91,7 +91,7 @@ fn ended(done: Result<ExitCode, Failure>) -> ExitCode {
     }
 }
 
-/// Ends the process at once: whatever ran on could acknowledge what is lost.
+/// Ends the process at once: code that ran on could acknowledge what is lost.
 pub(super) fn fatal() -> Fatal {
     Arc::new(|reason| {
         tracing::error!(reason, "the node stops itself");

@@ -46,7 +46,7 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Reads `text`; all problems are told at once.
+    /// Reads `text`; reports all problems at once.
     pub fn parse(text: &str) -> Result<Self, Problems> {
         read::parse(text)
     }
@@ -79,12 +79,12 @@ impl Config {
         }
     }
 
-    /// Addresses of other nodes that are not those they tell, by name.
+    /// Configured addresses of other nodes, in place of those they announce, by name.
     pub fn cluster_addresses(&self) -> BTreeMap<NodeName, String> {
         read::addresses(&self.cluster.peers).expect("it was checked when it was read")
     }
 
-    /// Where the others are told that this node is.
+    /// The address that this node announces to the others.
     pub fn cluster_address(&self) -> String {
         let section = &self.cluster;
         match section.listen.first() {
@@ -93,7 +93,7 @@ impl Config {
         }
     }
 
-    /// Where the administrator's commands reach a running server.
+    /// The socket by which the administrator's commands reach a running server.
     pub fn admin_socket(&self) -> PathBuf {
         self.server.data_dir.join("admin.sock")
     }

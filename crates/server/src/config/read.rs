@@ -69,7 +69,7 @@ pub(super) fn parse(text: &str) -> Result<Config, Problems> {
     Err(Problems(source.problems))
 }
 
-/// What a default or a bound is written as in the schema.
+/// A default or a bound, as written in the schema.
 pub(super) fn literal<T: Value>(text: &str) -> Result<T, String> {
     let value = DeValue::parse(text).map_err(|error| error.message().to_owned())?;
     T::read(value.get_ref())
@@ -125,7 +125,7 @@ impl Source<'_> {
         }
     }
 
-    /// The value of a key, or its default if it is not there or wrong.
+    /// The value of a key, or its default if the key is missing or wrong.
     pub(super) fn take<T: Value>(
         &mut self,
         section: &'static str,
@@ -174,7 +174,7 @@ impl Source<'_> {
                 let message = "`cluster.listen`: the other nodes need an address".to_owned();
                 self.problem(self.place("cluster", "listen"), message);
             }
-            // It would be told to the others, each of which would look for it at itself.
+            // It would be announced to the other nodes, each of which would take it for itself.
             let first = cluster.listen.first();
             if cluster.address.is_empty() && first.is_some_and(|at| at.ip().is_unspecified()) {
                 let message = "`cluster.listen` is every address of this machine; give `cluster.address`: where the others reach this node".to_owned();
@@ -242,7 +242,7 @@ fn in_range<T: Value>(value: T, range: Option<(&'static str, &'static str)>) -> 
     }
 }
 
-/// What a region is called goes to all nodes and is shown by them.
+/// The name of a region goes to all nodes, which show it.
 const REGION_BYTES_MAX: usize = 63;
 
 /// A host, or an address of IPv6 in brackets, and a port.
@@ -302,9 +302,9 @@ pub(super) const RENAMED: [(&str, &str); 5] = [
 
 /// `, did you mean ...?`, or nothing when no known name is near.
 fn suggestion(section: Option<&Section>, wrong: &str) -> String {
-    /// Below this the resemblance is chance.
+    /// A resemblance below this is chance.
     const NEAR: f64 = 0.8;
-    /// Longer names are compared by their beginning only: the comparison is quadratic.
+    /// Longer names are compared by their begin only: the comparison is quadratic.
     const COMPARED_CHARS: usize = 64;
     let wrong: String = wrong.chars().take(COMPARED_CHARS).collect();
     let full = |section: &Section, key: &str| format!("{}.{key}", section.name);

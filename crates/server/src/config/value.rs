@@ -1,4 +1,4 @@
-//! What a key can hold: how it is read from TOML and how a range bounds it.
+//! Types of keys: how they are read from TOML and bounded by a range.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -10,10 +10,10 @@ pub(super) trait Value: Sized {
     /// For the documentation: `a number`, `a duration`.
     const KIND: &'static str;
 
-    /// Reads it, or says what is wrong with it.
+    /// Reads the value; the error says what is wrong with it.
     fn read(value: &DeValue<'_>) -> Result<Self, String>;
 
-    /// What a range is compared with.
+    /// The number that is compared with a range.
     fn magnitude(&self) -> Option<u64> {
         None
     }
@@ -149,7 +149,7 @@ impl Value for Duration {
 pub struct Size(pub u64);
 
 impl Size {
-    /// As it is written in the file.
+    /// From its text in the file.
     ///
     /// # Errors
     /// What it would have to look like.
@@ -166,7 +166,7 @@ impl Size {
         })
     }
 
-    /// For what counts in memory. A size that the address space does not hold is as good as no limit.
+    /// The size for memory. A size that the address space does not hold is as good as no limit.
     pub fn bytes(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
@@ -235,7 +235,7 @@ choices! {
 }
 
 impl NodeRole {
-    /// As the other nodes are told.
+    /// The role that is announced to other nodes.
     pub fn placed(self) -> Role {
         match self {
             NodeRole::Worker => Role::Worker,

@@ -1,7 +1,7 @@
 //! `whimbrel demo`: a server in a temporary directory, used by the project's own clients over real sockets.
 //!
-//! Reading order: this file (what happens), [`mail`] (what there is to read), [`show`] (how it looks); then several servers: [`regions`],
-//! `sea` (what lies between them), `overdue` (what is told when they do not agree).
+//! Reading order: this file (what happens), [`mail`] (the messages), [`show`] (the output); then several servers: [`regions`], `sea` (the network
+//! between them), `overdue` (the report when they do not agree).
 
 mod mail;
 mod overdue;
@@ -81,7 +81,7 @@ fn configuration(directory: &Path) -> Config {
     let mut config = Config::default();
     config.server.data_dir = directory.to_owned();
     config.server.hostname = "localhost".to_owned();
-    // A disk with little room is no reason not to look at a demo.
+    // A disk with little room does not prevent a demo.
     config.storage.free_bytes_min = crate::config::Size(1 << 20);
     config
 }

@@ -1,4 +1,4 @@
-//! What is told of a wait that ran out: what was waited for, and what each region showed when it was looked at last.
+//! The report of a wait that timed out: what was waited for, and what each region showed last.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,7 @@ use std::{
 
 use super::regions::{Line, Looked, View, Views};
 
-/// The whole of it. `shown`: a line or more for each region.
+/// The complete report. `shown`: a line or more for each region.
 pub(super) fn message(what: &str, seconds: u64, shown: &str) -> String {
     format!("waited {seconds} s until {what}; in the end the regions showed:{shown}")
 }

@@ -1,7 +1,7 @@
-//! `whimbrel demo --regions N`: nodes of one cluster, each a region, in one process. They meet by mutual TLS through ways of the demo's own, of
-//! which it closes some.
+//! `whimbrel demo --regions N`: nodes of one cluster, each a region, in one process. They communicate by mutual TLS through connections of the demo,
+//! some of which it closes.
 //!
-//! What is shown was looked at: [`View`]s are taken by IMAP, and unlike ones end the demo with an error.
+//! The output is checked: [`View`]s are read by IMAP, and differing ones end the demo with an error.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -141,7 +141,7 @@ fn region(name: &str, directory: &Path, shift: u16) -> Config {
     config.cluster.region = name.to_owned();
     // The region that is cut off takes mail, too: else senders are told to come back.
     config.queue.other_nodes = 0;
-    // The figures are the whole process's: one region's page would tell those of all.
+    // Metrics belong to the whole process: one region's page would show those of all.
     config.metrics.listen.clear();
     let lists = [
         &mut config.cluster.listen,

@@ -1,7 +1,7 @@
-//! Families of figures, as Prometheus knows them: counters, gauges, histograms, with a fixed set of labels.
+//! Families of metrics, as Prometheus defines them: counters, gauges, histograms, with a fixed set of labels.
 //!
-//! Invariants: the value of a label is a text of the program, never of a client (`&'static str`), so the number of series has a bound
-//! that the source has, and nobody's data is in them; a histogram is a row of counters, so nothing gathers while nobody asks.
+//! Invariants: the value of a label is a text of the program, never of a client (`&'static str`). So the source bounds the number of series, and they
+//! contain nobody's data. A histogram is a row of counters, so nothing accumulates while nobody asks.
 //!
 //! The crate `prometheus-client` 0.26 does not replace this: it shows no family without series, orders series by hash, and cannot make a `static`.
 
@@ -15,22 +15,22 @@ use std::{
     time::Duration,
 };
 
-/// What a family is.
+/// The description of a family.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
-    /// Its name: unit last, `_total` behind what only grows.
+    /// Its name: unit last, `_total` at the end of counters.
     pub name: &'static str,
     /// Names of its labels.
     pub labels: &'static [&'static str],
     /// Its unit.
     pub unit: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub meaning: &'static str,
 }
 
 /// A family that can be shown.
 pub trait Family: Sync {
-    /// What it is.
+    /// Its description.
     fn about(&self) -> &About;
     /// `counter`, `gauge` or `histogram`.
     fn kind(&self) -> &'static str;
@@ -61,7 +61,7 @@ impl<const N: usize, T: Default> Series<N, T> {
 
     fn each(&self, mut show: impl FnMut(&[&'static str; N], &T)) {
         if N == 0 {
-            // A family without labels is there from the beginning.
+            // A family without labels exists from the start.
             self.get([""; N]);
         }
         for (labels, value) in &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
@@ -79,7 +79,7 @@ macro_rules! family {
         }
 
         impl<const N: usize> $name<N> {
-            /// One without series.
+            /// A family without series.
             pub(super) const fn new(
                 name: &'static str,
                 labels: &'static [&'static str; N],
@@ -90,7 +90,7 @@ macro_rules! family {
                 $name { about, series: Series::new() }
             }
 
-            /// The series with these values of the labels, to be kept by who counts often.
+            /// The series with these values of the labels; frequent callers keep it.
             pub fn of(&self, labels: [&'static str; N]) -> Arc<$cell> {
                 self.series.get(labels)
             }
@@ -99,12 +99,12 @@ macro_rules! family {
 }
 
 family! {
-    /// What only grows.
+    /// A number that only grows.
     Counter, AtomicU64
 }
 
 family! {
-    /// What is so much now.
+    /// A number at present.
     Gauge, AtomicI64
 }
 
@@ -114,24 +114,24 @@ family! {
 }
 
 impl<const N: usize> Counter<N> {
-    /// Counts.
+    /// Adds to the count.
     pub fn add(&self, labels: [&'static str; N], count: u64) {
         self.of(labels).fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Sets what was counted elsewhere.
+    /// Sets a count that was made elsewhere.
     pub fn set(&self, labels: [&'static str; N], count: u64) {
         self.of(labels).store(count, Ordering::Relaxed);
     }
 }
 
 impl<const N: usize> Gauge<N> {
-    /// More or less by so much.
+    /// Changes the value.
     pub fn add(&self, labels: [&'static str; N], change: i64) {
         self.of(labels).fetch_add(change, Ordering::Relaxed);
     }
 
-    /// So much.
+    /// Sets the value.
     pub fn set(&self, labels: [&'static str; N], value: u64) {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
         self.of(labels).store(value, Ordering::Relaxed);
@@ -154,7 +154,7 @@ const BUCKETS_MICROS: [u64; 14] = [
 /// The cell of a histogram.
 #[derive(Default)]
 pub struct Durations {
-    /// How many fell into each bucket; the last is for all that were longer.
+    /// How many fell into each bucket; the last bucket is for all that were longer.
     counts: [AtomicU64; BUCKETS_MICROS.len() + 1],
     micros: AtomicU64,
 }

@@ -1,4 +1,4 @@
-//! What is asked for when somebody looks: the machines, the store, the process.
+//! Metrics that are gathered on request: of the machines, the store, the process.
 
 use std::{
     future::Future,
@@ -27,26 +27,26 @@ use crate::{
     router::Router,
 };
 
-/// Machines that do not answer within this are busy: their figures stay as they were shown last, and that is shown, too.
+/// Machines that do not answer in this time are busy: their metrics keep the last values, and a metric says so.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Where figures come from.
+/// The sources of metrics.
 #[derive(Clone)]
 pub struct Sources {
     /// The machines.
     pub board: Arc<Router>,
-    /// What the store counted.
+    /// The counts of the store.
     pub store: Arc<dyn Fn() -> Totals + Send + Sync>,
-    /// Where its files are.
+    /// The directory of its files.
     pub store_path: PathBuf,
-    /// Its cache, as configured.
+    /// The configured size of its cache.
     pub cache_bytes: u64,
-    /// The cluster, if it belongs to one.
+    /// The cluster, if the node belongs to one.
     pub(crate) cluster: Option<Told>,
 }
 
 impl Sources {
-    /// Brings the figures up to date.
+    /// Updates the metrics.
     pub fn refresh(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
             let figures = tokio::time::timeout(ANSWER_WAIT_MAX, self.board.figures());
@@ -155,7 +155,7 @@ fn machines(figures: &Figures) {
     LOGINS_CACHED.set([], figures.logins_cached);
 }
 
-/// Files below a directory. What vanishes meanwhile is not counted.
+/// The size of the files below a directory. Files that vanish in the meantime are not counted.
 fn tree_bytes(root: &Path) -> u64 {
     let mut bytes = 0;
     let mut directories = vec![root.to_owned()];

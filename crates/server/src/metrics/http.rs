@@ -1,7 +1,7 @@
-//! The small HTTP responder that shows the figures.
+//! The small HTTP responder for metrics.
 //!
-//! It reads one request of bounded size within bounded time, answers `GET /metrics`, `/healthz` and `/readyz`, and closes. Who connects and says nothing keeps
-//! nobody out: when all places are taken the oldest connection ends of whoever has most.
+//! It reads one request of bounded size within bounded time, answers `GET /metrics`, `/healthz` and `/readyz`, and closes. Silent connections keep
+//! nobody out: when all places are taken, the oldest connection of the network that has most ends.
 
 use std::{
     net::IpAddr,
@@ -23,13 +23,13 @@ use crate::{
     listen::client,
 };
 
-/// A request line and header fields: a scraper sends a few hundred bytes.
+/// Longest request line and header fields: a scraper sends a few hundred bytes.
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
-/// From the connection to the end of the answer.
+/// Time limit from the connection to the end of the answer.
 const REQUEST_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Requests at once; there is one scraper, or two.
+/// Requests at once; usually there are one or two scrapers.
 const REQUESTS_MAX: usize = 16;
-/// After an accept that failed, so that a full table of descriptors does not make a busy loop.
+/// Pause after a failed accept, so that a full table of descriptors does not make a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether clients are served.
@@ -37,13 +37,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub enum State {
     /// Not yet.
     Starting,
-    /// They are.
+    /// Clients are served.
     Serving,
-    /// No more.
+    /// Clients are not served any more.
     Stopping,
 }
 
-/// What the responder knows of the server, told by it.
+/// The state of the server, which the server reports.
 #[derive(Default)]
 pub struct Readiness {
     state: AtomicU8,
@@ -57,7 +57,7 @@ impl Readiness {
         Arc::default()
     }
 
-    /// Clients are served, and these can be asked.
+    /// Clients are served, and these sources can be asked.
     pub fn serving(&self, sources: Sources) {
         *self.lock() = Some(sources);
         self.state.store(1, Ordering::SeqCst);
@@ -66,7 +66,7 @@ impl Readiness {
     /// The server was told to stop.
     pub fn stopping(&self) {
         self.state.store(2, Ordering::SeqCst);
-        // The store is closed when nobody holds it any more.
+        // The store closes when nothing refers to it any more.
         *self.lock() = None;
     }
 
@@ -74,7 +74,7 @@ impl Readiness {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How it is.
+    /// The present state.
     #[must_use]
     pub fn state(&self) -> State {
         match self.state.load(Ordering::SeqCst) {
@@ -103,12 +103,12 @@ pub async fn serve(listener: TcpListener, readiness: Arc<Readiness>) {
         tokio::spawn(async move {
             let answering = respond(&mut stream, &readiness);
             tokio::select! {
-                // Whoever does not finish in time is cut; nobody is told.
+                // A connection that does not finish in time is closed without a report.
                 _ = tokio::time::timeout(REQUEST_WAIT_MAX, answering) => {}
                 () = place.ending.comes() => {}
             }
         });
-        // Those that have to go do, before there are more.
+        // Connections that have to go end first, before more come.
         tokio::task::yield_now().await;
     }
 }
@@ -135,12 +135,12 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, Crowd> {
-        // Nothing behind it is left half done by a panic.
+        // A panic leaves no change half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One of them, given back when dropped.
+/// A place, given back when dropped.
 struct Place {
     places: Arc<Places>,
     number: u64,
@@ -153,7 +153,7 @@ impl Drop for Place {
     }
 }
 
-/// Reads one request and answers it, or gives up without a word: the stream ended, or the request does not.
+/// Reads one request and answers it. It ends without an answer if the stream ends, or the request is too long.
 pub(crate) async fn respond(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     readiness: &Readiness,
@@ -222,10 +222,10 @@ mod tests {
         };
         let ready = b"GET /readyz HTTP/1.1\r\n\r\n";
         check(ready, "HTTP/1.1 503 ").await;
-        // What does not need the server is shown before it is there.
+        // Metrics that do not need the server are shown before it runs.
         check(b"GET /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\n").await;
 
-        // Machines that do not answer keep nobody waiting for long.
+        // Machines that do not answer delay the page only for a while.
         let (board, _inboxes) = Router::new(1);
         readiness.serving(Sources {
             cluster: None,
@@ -260,7 +260,7 @@ mod tests {
         check(b"GET /healthz HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\n").await;
         check(b"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 404 ").await;
         check(b"POST /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 405 ").await;
-        // Connections that say nothing took all places.
+        // Silent connections took all places.
         let mut silent = Vec::new();
         for _ in 0..3 * REQUESTS_MAX {
             silent.push(TcpStream::connect(address).await.unwrap());

@@ -63,7 +63,7 @@ fn signature_algorithm(certificate: &[u8]) -> Option<&[u8]> {
     value(algorithm, OBJECT).map(|(object, _)| object)
 }
 
-/// The content of a DER value of this tag, and what is behind it.
+/// The content of a DER value of this tag, and the rest after it.
 fn value(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&[found, first], rest) = der.split_first_chunk::<2>()?;
     if found != tag {
@@ -104,7 +104,7 @@ mod tests {
                 assert_eq!(pairs.join(":"), crate::tls::fingerprint(&certificate));
             }
             for len in 0..certificate.len() {
-                // What is cut anywhere is no certificate; nothing panics.
+                // Bytes that are cut anywhere are no certificate; nothing panics.
                 assert_eq!(end_point(&certificate[..len]), None);
             }
         };

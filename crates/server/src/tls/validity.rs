@@ -1,4 +1,4 @@
-//! Whether clients will take the certificate that they are shown: when it is valid, and for which names.
+//! Whether clients will accept the served certificate: when it is valid, and for which names.
 
 use rustls::{
     client::verify_server_name,
@@ -7,24 +7,24 @@ use rustls::{
 };
 use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
-/// So long before its end a certificate should have been renewed: most are, a third of 90 days before.
+/// A certificate should have been renewed so long before its end: most are renewed a third of 90 days before.
 const ENDS_SOON_SECONDS: i64 = 7 * 86_400;
 
-/// What is wrong with a certificate.
+/// A fault of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// Its time has not come: a wrong clock, mostly.
+    /// It is not valid yet: usually a clock is wrong.
     Early,
-    /// Its time is over.
+    /// It has expired.
     Expired,
-    /// Its time is over within a week.
+    /// It expires within a week.
     EndsSoon,
     /// It is not for this host's name.
     OtherHost,
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Fault; 4] = [
         Fault::Early,
         Fault::Expired,
@@ -67,7 +67,7 @@ pub(super) fn version(der: &CertificateDer<'_>) -> Option<u32> {
     Some(parsed.version().0 + 1)
 }
 
-/// The end of a certificate's time, in seconds since 1970, and what is wrong with it at this time (likewise) on this host.
+/// The end of a certificate's validity, in seconds since 1970, and its faults at this time (likewise) on this host.
 pub(super) fn check(der: &CertificateDer<'_>, now: i64, host: &str) -> (i64, Vec<Fault>) {
     let Ok((_, parsed)) = X509Certificate::from_der(der) else {
         return (0, Vec::new());

@@ -1,11 +1,11 @@
-//! A message on its way: in memory while it is small, else in a temporary file.
+//! A message in transfer: in memory while it is small, else in a temporary file.
 
 use std::{
     fs::File,
     io::{self, Read as _, Seek as _, Write as _},
 };
 
-/// Larger messages go through a file: what is held of one.
+/// The most bytes of a message in memory: larger ones go through a file.
 pub(super) const MEMORY_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Default)]
@@ -46,12 +46,12 @@ impl Body {
         Ok(())
     }
 
-    /// Counts bytes that are not kept. Nothing of it can be read any more.
+    /// Counts bytes that are not kept. The message cannot be read any more.
     pub(super) fn pass(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 
-    /// To be read from its begin.
+    /// Goes back to the begin, to read the message.
     pub(super) fn rewind(&mut self) -> io::Result<()> {
         if let Some(file) = &mut self.spooled {
             file.write_all(&self.memory)?;
@@ -61,7 +61,7 @@ impl Body {
         Ok(())
     }
 
-    /// BLAKE3 of all of it, which is to be read from its begin afterwards. After [`Body::rewind`].
+    /// BLAKE3 of the message, which is then at its begin again. Call this after [`Body::rewind`].
     pub(super) fn hash(&mut self) -> io::Result<[u8; 32]> {
         let mut hasher = blake3::Hasher::new();
         match &mut self.spooled {

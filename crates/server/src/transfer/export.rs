@@ -1,7 +1,7 @@
 //! `whimbrel export`: an account into a Maildir or into mbox files.
 //!
-//! A message of a Maildir is written in `tmp` and then renamed, under a name that follows from the message: what is there already is not written
-//! again. A file of mbox is written beside its place and then renamed. So there is never half a message, and never half a file.
+//! A message of a Maildir is written in `tmp` and then renamed. Its name follows from the message, so an existing file is not written again. An mbox
+//! file is written beside its place and then renamed. So there is never half a message, and never half a file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,25 +30,24 @@ use crate::{actor::Fatal, config::Config, log::shown};
 /// Messages of which flags, dates and sizes are asked at once.
 const WINDOW_MESSAGES: usize = 500;
 
-/// Of a file's or directory's name, as file systems limit it.
+/// Longest name of a file or directory, as file systems limit it.
 const FILE_NAME_BYTES_MAX: usize = 255;
 
-/// Of the begin of a name that is too long for a directory.
+/// The part of a name that is kept when the name is too long for a directory.
 const SHORT_NAME_BYTES: usize = 200;
 
-/// What is written.
+/// The format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Maildir++, as Dovecot reads it.
     Maildir,
-    /// A file a folder, in directories.
+    /// One file for each folder, in directories.
     Mbox,
 }
 
 /// Writes all mail of an account below a directory.
 ///
-/// # Errors
-/// When it cannot go on. What was written until then is whole.
+/// When it cannot go on. Everything written until then is complete.
 pub async fn export(
     config: &Config,
     address: &str,
@@ -83,13 +82,13 @@ struct Exporter<'a> {
     inexact: u64,
 }
 
-/// Makes a file that is not there yet: what somebody else put in its place is not written to, nor what it leads to.
+/// Creates a new file: an existing one, or the target of a link, is not written to.
 fn create(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).open(path)
 }
 
-/// The file that becomes an mbox when it is whole: each run writes all of it anew, so that none doubles what another wrote. Its name is always the
-/// same, and is none of a folder's: what a run that was killed has left does not pile up.
+/// The temporary file of an mbox: each run writes all of it anew, so that no run repeats messages of another. Its name is always the same and is no
+/// folder's name, so that files of killed runs do not pile up.
 fn part(folder: &Path) -> Result<(File, tempfile::TempPath), Failure> {
     let path = folder.join(".whimbrel-part");
     let _ = fs::remove_file(&path);
@@ -97,7 +96,7 @@ fn part(folder: &Path) -> Result<(File, tempfile::TempPath), Failure> {
     Ok((file, tempfile::TempPath::try_from_path(path)?))
 }
 
-/// Somebody who may write in the target could lead us elsewhere by a link below it.
+/// A user who may write in the target could lead the export elsewhere by a link below it.
 fn is_no_link(root: &Path, path: &Path) -> Result<(), Failure> {
     let below = path.ancestors().take_while(|part| *part != root);
     for part in below {
@@ -187,7 +186,7 @@ impl Exporter<'_> {
         Ok(found)
     }
 
-    /// Gives the bytes of a message to `take`, in parts. Whether it is there still.
+    /// Passes the bytes of a message to `take`, in parts. Whether the message still exists.
     async fn bytes(
         &mut self,
         found: &MessageInfo,
@@ -247,7 +246,8 @@ impl Exporter<'_> {
                 fs::create_dir_all(&part).map_err(|error| at(&part, &error))?;
             }
             if !own.is_empty() {
-                // So Dovecot and Courier know a folder. An import reads there what it is called, if the directory's name does not say it.
+                // By this file Dovecot and Courier recognise a folder. An import reads the folder's name there, if the directory's name does not have
+                // it.
                 match create(&folder.join("maildirfolder")) {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                     Err(error) => return Err(at(&folder, &error)),
@@ -276,7 +276,7 @@ impl Exporter<'_> {
         let text = fs::read_to_string(&keywords_file).unwrap_or_default();
         let mut keywords = Keywords::parse(&text);
         let mut written = keywords.clone();
-        // What is there, by the part of its name that stays.
+        // The existing files, by the part of the name that stays.
         let mut there: BTreeMap<String, PathBuf> = BTreeMap::new();
         for entry in fs::read_dir(folder.join("cur")).map_err(|error| at(folder, &error))? {
             let path = entry?.path();
@@ -302,7 +302,7 @@ impl Exporter<'_> {
                     without.insert(keyword);
                 }
                 if keywords != written {
-                    // Before any file that has a letter of it.
+                    // Before any file whose name uses one of its letters.
                     replace(&keywords_file, keywords.to_text().as_bytes())?;
                     written = keywords.clone();
                 }
@@ -315,7 +315,7 @@ impl Exporter<'_> {
                     continue;
                 }
                 let temporary = folder.join("tmp").join(base);
-                // A run that was killed may have left a part of it.
+                // A killed run may have left a part of it.
                 let _ = fs::remove_file(&temporary);
                 let mut out = create(&temporary).map_err(|error| at(&temporary, &error))?;
                 if !self.bytes(&found, |bytes| out.write_all(bytes)).await? {
@@ -349,7 +349,7 @@ impl Exporter<'_> {
                 words.join(" ")
             ));
         } else if courier_file.exists() {
-            // Of a former export.
+            // From an earlier export.
             fs::remove_file(&courier_file).map_err(|error| at(&courier_file, &error))?;
         }
         Ok(File::open(folder.join("cur"))?.sync_all()?)
@@ -441,7 +441,7 @@ impl Exporter<'_> {
     }
 }
 
-/// The name of a directory; of a folder whose name is too long for one, its begin, and what tells it from others.
+/// The name of a directory. If the folder's name is too long, it is cut, with a part that tells it from others.
 fn short(directory: &str) -> String {
     if directory.len() <= FILE_NAME_BYTES_MAX {
         return directory.to_owned();
@@ -464,7 +464,7 @@ fn time(seconds: i64) -> SystemTime {
     }
 }
 
-/// Writes a file such that it is either the old or the new one.
+/// Replaces a file so that it is either the old or the new one.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(|error| at(folder, &error))?;

@@ -1,8 +1,8 @@
-//! `whimbrel import` and `whimbrel export`: mail of an account, from and to other programs.
+//! `whimbrel import` and `whimbrel export`: copy the mail of an account from and to other programs.
 //!
-//! Both work on a session of the administrator's ([`crate::admin::session`]) with a running server; if none runs, one runs here as long as
-//! they do, which no client can reach. An import can be ended at any moment and begun again: each message has an id that follows from what it is
-//! at its source, and the account adds it once ([`target`]).
+//! Both use a session of the administrator ([`crate::admin::session`]) with a running server; if none runs, they start one in this process, which no
+//! client can reach. An import can be ended at any moment and begun again: the id of each message follows from its source, and the account adds it
+//! once ([`target`]).
 //!
 //! Reading order: this file, [`target`], `local` and `remote` (sources), `export`.
 
@@ -43,42 +43,42 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Read from a file at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Where mail comes from.
+/// The source of an import.
 pub enum Origin {
     /// A Maildir, with folders as Maildir++ has them, or as directories in directories.
     Maildir {
         /// Its root.
         path: PathBuf,
-        /// It is a directory of Maildirs (Dovecot's `LAYOUT=fs`): the root need not be one.
+        /// A directory of Maildirs (Dovecot's `LAYOUT=fs`): the root need not be one.
         nested: bool,
     },
     /// A file, or a directory of them.
     Mbox {
         /// Which.
         path: PathBuf,
-        /// How `From ` is hidden.
+        /// How `From ` is quoted.
         quoting: Quoting,
     },
     /// Another server.
     Imap(Remote),
 }
 
-/// What to import.
+/// An import.
 pub struct Import {
-    /// Whose account.
+    /// The account's address.
     pub address: String,
-    /// From where.
+    /// The source.
     pub from: Origin,
-    /// A folder below which everything goes.
+    /// The folder below which everything is imported.
     pub into: Option<String>,
-    /// Only say what would be done.
+    /// Only report what would be done.
     pub dry_run: bool,
 }
 
 /// A folder of a source.
 pub(crate) struct Folder {
     levels: Vec<String>,
-    /// What the ids of its messages are made from; of another server's, and of one without messages, nothing.
+    /// The key for the ids of its messages; empty for another server's folder, and for one without messages.
     key: Vec<String>,
     special_use: Option<String>,
     subscribed: bool,
@@ -91,26 +91,26 @@ enum Place {
     Directory(PathBuf),
     File(PathBuf),
     Mailbox(String),
-    /// Of a folder that shows all mail, what lies in no other.
+    /// A folder of all mail, of which only messages in no other folder are imported.
     Archive(String),
     /// Only subscribed.
     Nowhere,
 }
 
-/// What was done.
+/// The result of an import or export.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Messages that are new here.
     pub new: u64,
     /// Messages that were here already.
     pub known: u64,
-    /// Messages that could not be taken.
+    /// Messages that could not be imported or exported.
     pub skipped: u64,
-    /// Messages that their owner had deleted, and that are in the file still.
+    /// Messages that their owner had deleted and that are still in the file.
     pub expunged: u64,
-    /// Folders that were gone through.
+    /// Folders that were read.
     pub folders: u64,
-    /// Folders and files that could not be read, or are none of a mail program's, and folders that could not be made here.
+    /// Folders and files that could not be read or belong to no mail program, and folders that could not be made here.
     pub others_skipped: u64,
     /// Files and directories that are known to hold no mail.
     pub others_ignored: u64,
@@ -147,14 +147,14 @@ impl Report {
         }
     }
 
-    /// Whether all is here, as far as the source could be read.
+    /// Whether all messages are here, as far as the source could be read.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.skipped == 0 && self.others_skipped == 0
     }
 
     fn note(&self, text: &str) {
-        // Others wrote much of it.
+        // Others wrote much of the text.
         let text = shown(text);
         let line = || {
             let _ = writeln!(io::stderr(), "{text}");
@@ -198,7 +198,7 @@ pub fn counted(number: u64, noun: &str) -> String {
     }
 }
 
-/// A session of the administrator's, and the server that was started for it.
+/// A session of the administrator, and the server that was started for it.
 struct Own {
     wire: Wire,
     account: AccountId,
@@ -234,7 +234,7 @@ impl Own {
     }
 }
 
-/// Imports; what was done is told on the way. A dry run tells what would be done, as far as the names of folders and files say it.
+/// Imports, and reports progress. A dry run reports what would be done, as far as the names of folders and files show it.
 ///
 /// # Errors
 /// When it cannot go on. What was imported until then stays, and is not imported again.
@@ -242,7 +242,7 @@ pub async fn import(config: &Config, import: Import, fatal: Fatal) -> Result<Rep
     let mut report = Report::default();
     let mut source = Source::open(import.from).await?;
     let mut folders = source.folders(&mut report).await?;
-    // What is archived meanwhile was in another folder, and is in that of all mail when it is read last.
+    // Messages that are archived meanwhile were in another folder before; the folder of all mail is read last, and has them.
     let is_archive = |folder: &Folder| matches!(folder.place, Place::Archive(_));
     folders.sort_by(|a, b| (is_archive(a), &a.levels).cmp(&(is_archive(b), &b.levels)));
     if import.dry_run {
@@ -311,7 +311,7 @@ pub async fn import(config: &Config, import: Import, fatal: Fatal) -> Result<Rep
     done.map(|()| report)
 }
 
-/// What each folder is called here.
+/// The name of each folder here.
 fn names(
     folders: &[Folder],
     into: Option<&str>,
@@ -333,7 +333,7 @@ fn names(
         if let Some(why) = mapped.changed {
             report.note(&format!("{theirs} becomes {}: {why}", mapped.name));
         }
-        // The folder for what was sent has another name here: it goes where clients look for it.
+        // The folder for sent mail has another name here, where clients look for it.
         if let (Some(special_use), Some(target), None) = (&folder.special_use, target, into)
             && let Some(ours) = target.with_use(special_use)
             && ours != mapped.name
@@ -369,7 +369,7 @@ impl Source {
         }
     }
 
-    /// Offers all messages of a folder. The inner error: the folder cannot be read, others perhaps can.
+    /// Offers all messages of a folder. The inner error: this folder cannot be read, others perhaps can.
     async fn read(
         &mut self,
         folder: &Folder,
@@ -383,8 +383,8 @@ impl Source {
     }
 }
 
-/// Names what a message is at its source: in which folder, and which of it. `number` is the message's place there, roughly: the messages of a
-/// folder then lie in that order here, too.
+/// The id of a message by its source: the folder, and the message in it. `number` is the message's place there, roughly: so messages keep their order
+/// here.
 fn source_id(folder: &[&[u8]], number: u32, message: &[&[u8]]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new_derive_key("whimbrel import source v1");
     let mut take = |parts: &[&[u8]]| {

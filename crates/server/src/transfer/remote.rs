@@ -1,10 +1,10 @@
 //! Another IMAP server as a source.
 //!
-//! A message is named by server, user, mailbox, UIDVALIDITY and UID: what is here already is not fetched again. Messages are fetched some at a
-//! time, large ones in parts, so that no more than some MiB are held.
+//! The id of a message follows from server, user, mailbox, UIDVALIDITY and UID: a message that is here already is not fetched again. Messages are
+//! fetched some at a time, large ones in parts, so that no more than some MiB are held.
 //!
-//! The server may be broken, or hostile: whatever it says, the import ends, with an error that says why, and in bounded memory ([`Bounds`], and
-//! the limits below). What was imported until then stays.
+//! The server may be broken, or hostile: whatever it sends, the import ends with an error that says why, in bounded memory ([`Bounds`], and the
+//! limits below). What was imported until then stays.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,7 +39,7 @@ use super::{
 };
 use crate::tls::provider;
 
-/// For a connection and its handshake.
+/// Time limit for a connection and its handshake.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Messages of which flags, dates and sizes are asked at once.
 const WINDOW_MESSAGES: usize = 500;
@@ -49,11 +49,11 @@ const FETCH_BYTES_MAX: u64 = 2 << 20;
 const FOLDERS_MAX: usize = 10_000;
 /// Levels of a folder's name: what is deeper is one level, which gets a shorter name.
 const LEVELS_MAX: usize = 50;
-/// Flags and keywords of a message that are looked at.
+/// Flags and keywords of a message that are considered.
 const FLAGS_MAX: usize = 1000;
 /// Gmail, and its search language.
 const GMAIL: &str = "X-GM-EXT-1";
-/// What lies in no folder but that of all mail: there a message is archived by taking the label from it of the folder where it was.
+/// Finds messages that lie only in the folder of all mail: to archive a message there is to remove the label of its folder.
 const ARCHIVED: &str = "X-GM-RAW \"has:nouserlabels -in:inbox -in:sent -in:drafts\"";
 /// Where systems keep the certificates that they trust.
 const BUNDLES: [&str; 4] = [
@@ -63,7 +63,7 @@ const BUNDLES: [&str; 4] = [
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// How the connection is kept secret.
+/// The encryption of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Security {
     /// TLS from the first byte.
@@ -74,7 +74,7 @@ pub enum Security {
     Clear,
 }
 
-/// Another server, and who has an account there.
+/// Another server, and the account there.
 pub struct Remote {
     /// Name or address.
     pub host: String,
@@ -110,7 +110,7 @@ fn trusted(ca: Option<&PathBuf>) -> Result<RootCertStore, Failure> {
     };
     let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", bundle.display());
     for der in CertificateDer::pem_file_iter(&bundle).map_err(|error| wrong(&error))? {
-        // One that cannot be used vouches for nobody.
+        // A certificate that cannot be used is ignored.
         let _ = roots.add(der.map_err(|error| wrong(&error))?);
     }
     Ok(roots)
@@ -311,7 +311,7 @@ impl Connection {
                 .map(|of| of.as_str().to_owned())
                 .collect();
             let is = |view: &str| uses.iter().any(|of| of.eq_ignore_ascii_case(view));
-            // They show messages that lie elsewhere, too: \Important may be a folder as others are, with Gmail it is not.
+            // These folders show messages of other folders. \Important may be an ordinary folder, but not with Gmail.
             if is("\\Flagged") || (self.has(GMAIL) && is("\\Important")) {
                 report.ignored(&item.name, "it shows messages of other folders");
                 known.insert(item.name);
@@ -329,7 +329,7 @@ impl Connection {
                         place: Place::Archive(item.name.clone()),
                     });
                 } else if self.messages(&item.name).await? > 0 {
-                    // Whether they lie elsewhere, too, it does not say: nothing is left out unseen.
+                    // The server does not say which messages lie in other folders, too: nothing is left out without a report.
                     report.failed(&item.name, "it shows messages of other folders; those that no other folder has do not come along");
                 }
                 known.insert(item.name);
@@ -359,7 +359,7 @@ impl Connection {
         Ok(folders)
     }
 
-    /// How many messages it has; 0 if it cannot be told now.
+    /// The number of messages in a folder; 0 if it is not known now.
     async fn messages(&mut self, name: &str) -> Result<u64, Failure> {
         let line = format!("STATUS {} (MESSAGES)", self.quoted(name));
         let mut count = 0;
@@ -372,7 +372,7 @@ impl Connection {
         Ok(count)
     }
 
-    /// Takes what is said to a command that the server may refuse; then why. What it has said before counts: "it is permissible to return an
+    /// Passes on the responses to a command that the server may refuse; returns the reason. Earlier responses count: "it is permissible to return an
     /// untagged FETCH response" for each message that is there and a tagged NO for those that are not (RFC 2180, 4.1.2).
     async fn asked(
         &mut self,
@@ -440,7 +440,7 @@ impl Connection {
         if exists == 0 {
             return Ok(Ok((validity, Vec::new())));
         }
-        // Without it nobody could say later whether a UID is that of a message which is here already (RFC 9051, section 2.3.1.1).
+        // Without it a later import could not tell whether a UID is that of a message which is here already (RFC 9051, section 2.3.1.1).
         if validity == 0 {
             return Ok(Err("the server does not say its UIDVALIDITY".to_owned()));
         }
@@ -467,7 +467,7 @@ impl Connection {
         Ok(Ok((validity, uids)))
     }
 
-    /// How many messages lie in a folder of all mail only; 0 if it cannot be told now.
+    /// How many messages lie only in a folder of all mail; 0 if it is not known now.
     async fn archived(&mut self, name: &str) -> Result<u64, Failure> {
         let found = self.uids(name, ARCHIVED).await?;
         Ok(found.map_or(0, |(_, uids)| uids.len() as u64))
@@ -543,7 +543,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What there is to know of these messages before they are fetched, and why not all of it was given.
+    /// Flags, dates and sizes of these messages, before they are fetched, and the reason if some are missing.
     async fn described(
         &mut self,
         wanted: &BTreeMap<u32, [u8; 16]>,
@@ -552,7 +552,7 @@ impl Connection {
             "UID FETCH {} (UID FLAGS INTERNALDATE RFC822.SIZE)",
             set(wanted.keys().copied())
         );
-        // What was not asked for is not held, nor what is said twice.
+        // Items that were not asked for are not kept, nor repeated ones.
         let mut found: BTreeMap<u32, MessageInfo> = BTreeMap::new();
         let take = |response| {
             // One message's items may come in several responses.
@@ -596,9 +596,9 @@ impl Connection {
         Ok((bodies, refused))
     }
 
-    /// A message in parts. That it has more bytes than it was said to have is believed, and that it has fewer only if the server says where it ends:
-    /// a part that is not given is of a message that is gone, and a short one may be all that the server gives at once. One of more than `bytes_max`
-    /// is not read to its end, which a server need not have: it cannot be taken anyway.
+    /// Fetches a message in parts. It may have more bytes than the server said; fewer only if the server shows the end. A missing part means that the
+    /// message is gone, and a short part may be all that the server gives at once. A message of more than `bytes_max` is not read to its end, which
+    /// need not exist: it cannot be imported anyway.
     async fn large(&mut self, found: &MessageInfo, bytes_max: u64) -> Result<Given, Failure> {
         let mut body = Body::default();
         let mut parts = 0;
@@ -620,7 +620,7 @@ impl Connection {
                 if let Response::Fetch { items, .. } = response {
                     for item in items {
                         if let FetchData::Section { data, .. } = item {
-                            // At the end some say NIL, which is what others say of a message that is gone.
+                            // At the end some servers answer NIL, which others answer for a message that is gone.
                             part = data.or((body.len() >= found.bytes).then(Vec::new));
                         }
                     }
@@ -642,14 +642,14 @@ impl Connection {
     }
 }
 
-/// A large message comes in parts of so many bytes on average, but for these: else a server that gives one byte at a time is asked for ever.
+/// A large message must come in parts of so many bytes on average: otherwise a server that gives one byte at a time would be asked for ever.
 const PART_BYTES_MIN: u64 = 4096;
 const PARTS_FREE: u64 = 16;
 
-/// Messages by UID, and why not all were given.
+/// Messages by UID, and the reason if some are missing.
 type Given = (BTreeMap<u32, Body>, Option<String>);
 
-/// Of a message that the server has named: somebody has removed it since, or it never was, or the server cannot read it.
+/// For a message that the server has listed and does not give: it was removed since, or never existed, or the server cannot read it.
 fn not_given(refused: Option<String>) -> String {
     match refused {
         None => "the server did not give it".to_owned(),
@@ -665,11 +665,11 @@ async fn greeted(stream: Box<dyn Stream>) -> Result<Wire, Failure> {
     }
 }
 
-/// Names that a server lists, no more of them than an import takes.
+/// Names that a server lists, no more of them than an import accepts.
 #[derive(Default)]
 struct Listed {
     items: Vec<ListItem>,
-    /// Names that cannot be read: what they name is left out.
+    /// Names that cannot be read: these mailboxes are left out.
     bad: Vec<BadName>,
     too_many: bool,
 }
@@ -718,14 +718,14 @@ fn uid_of(items: &[FetchData]) -> Option<u32> {
     })
 }
 
-/// What is asked of a message before it is fetched.
+/// Items of a message that are asked for before it is fetched.
 #[derive(Default)]
 pub(super) struct MessageInfo {
     pub(super) uid: u32,
     pub(super) flags: Vec<String>,
     pub(super) date: Option<DateTime>,
     pub(super) bytes: u64,
-    /// Only our own server is asked for it.
+    /// Only asked of our own server.
     pub(super) email: Option<String>,
 }
 
@@ -733,11 +733,11 @@ impl MessageInfo {
     pub(super) fn read(items: Vec<FetchData>) -> Option<MessageInfo> {
         let mut found = MessageInfo::default();
         found.take(items);
-        // Flags that others change are told without a UID.
+        // Flags that others change come without a UID.
         (found.uid != 0).then_some(found)
     }
 
-    /// Adds what one more response says.
+    /// Adds the items of one more response.
     fn take(&mut self, items: Vec<FetchData>) {
         for item in items {
             match item {

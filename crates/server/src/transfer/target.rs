@@ -1,7 +1,7 @@
-//! Where imported messages go: an account, by a session of the administrator's.
+//! The target of an import: an account, by a session of the administrator.
 //!
-//! Messages are named by what they are at their source; the account adds each once, however often it is brought. They go in batches, one commit
-//! each. A batch that is refused is tried again message by message, so that one that cannot be taken costs no other.
+//! The id of a message follows from its source; the account adds each message once, however often it is offered. Messages are added in batches of one
+//! commit each. A batch that is refused is tried again message by message, so that one bad message costs no other.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -20,15 +20,15 @@ use super::{
 
 /// Messages of one commit.
 const BATCH_MESSAGES_MAX: usize = 200;
-/// Uses of mailboxes that show what lies in others (RFC 6154, 2): here they are plain ones.
+/// Special uses of mailboxes that show messages of others (RFC 6154, 2): here they are ordinary mailboxes.
 const VIRTUAL: [&str; 2] = ["\\All", "\\Flagged"];
-/// Bytes of one commit, and with them what is held in memory.
+/// Bytes of one commit, and thereby of messages in memory.
 const BATCH_BYTES_MAX: u64 = 4 << 20;
 
 /// A message to import.
 pub(super) struct Offer {
     pub(super) id: [u8; 16],
-    /// How people find it at its source.
+    /// A label to find the message at its source.
     pub(super) label: String,
     pub(super) flags: Vec<String>,
     pub(super) date: Option<DateTime>,
@@ -43,15 +43,15 @@ pub(super) struct Target {
     names: BTreeMap<String, Vec<String>>,
     subscribed: BTreeSet<String>,
     folder: String,
-    /// Of the folder: what is in it.
+    /// The messages in the folder.
     present: HashSet<MessageId>,
     batch: Vec<(Offer, [u8; 32])>,
     batch_bytes: u64,
-    /// Of the folder: messages with keywords that IMAP cannot name, and some of these.
+    /// The number of the folder's messages with keywords that IMAP cannot name, and some of these keywords.
     left_out: (u64, BTreeSet<String>),
 }
 
-/// Keywords that are named when they are left out.
+/// The most keywords that are named when they are left out.
 const LEFT_OUT_MAX: usize = 20;
 
 impl Target {
@@ -93,7 +93,7 @@ impl Target {
         })
     }
 
-    /// The greatest message it takes, in bytes.
+    /// The size of the greatest message that the server accepts, in bytes.
     pub(super) fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
@@ -107,7 +107,7 @@ impl Target {
             .map(|(name, _)| name.as_str())
     }
 
-    /// Goes to a folder; makes it if need be. The inner error: the server does not want it, others perhaps it does.
+    /// Selects a folder, and creates it if need be. The inner error: the server refuses this folder, others perhaps not.
     pub(super) async fn folder(
         &mut self,
         name: &str,
@@ -183,13 +183,13 @@ impl Target {
         }
     }
 
-    /// Whether the folder has it already. What was moved or removed here is not seen by this; to offer it again changes nothing.
+    /// Whether the folder has the message already. A message that was moved or removed here does not count; to offer it again changes nothing.
     pub(super) fn has(&self, id: [u8; 16]) -> bool {
         self.present
             .contains(&MessageId::imported(EntryId(id), self.account))
     }
 
-    /// Takes a message, now or with the next ones.
+    /// Adds a message, now or with the next ones.
     pub(super) async fn offer(
         &mut self,
         mut offer: Offer,
@@ -232,7 +232,7 @@ impl Target {
         Ok(())
     }
 
-    /// Says which keywords of the folder's messages were left out.
+    /// Reports which keywords of the folder's messages were left out.
     pub(super) fn tell_left_out(&mut self, name: &str, report: &Report) {
         let (messages, keywords) = std::mem::take(&mut self.left_out);
         if messages > 0 {
@@ -244,7 +244,7 @@ impl Target {
         }
     }
 
-    /// Stores what was taken.
+    /// Adds the messages of the present batch.
     pub(super) async fn flush(&mut self, report: &mut Report) -> Result<(), Failure> {
         self.batch_bytes = 0;
         let mut batch = std::mem::take(&mut self.batch);
@@ -266,7 +266,7 @@ impl Target {
                 Ok(new) => report.added(1, new),
                 Err(WireError::Refused { text, .. }) => {
                     of.0.body.rewind()?;
-                    // Perhaps it has too many keywords.
+                    // The message may have too many keywords.
                     let again = self.append(std::slice::from_ref(of), false).await;
                     let offer = &of.0;
                     match again {
@@ -339,7 +339,7 @@ impl Target {
     }
 
     pub(super) async fn close(mut self) {
-        // What counts is on disk.
+        // Everything is on disk already.
         let _ = self.wire.command("NOOP").await;
         let _ = self.wire.begin(b"LOGOUT").await;
     }

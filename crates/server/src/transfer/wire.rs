@@ -1,5 +1,5 @@
-//! One IMAP connection of a client: to the own server by its admin socket, or to another server, which may send anything and for ever:
-//! [`Bounds`] say how much of it is taken.
+//! An IMAP connection as a client: to our own server by its admin socket, or to another server, which may send anything for ever: [`Bounds`] limit
+//! how much of it is accepted.
 
 use std::{io, time::Duration};
 
@@ -15,18 +15,18 @@ use whimbrel_imap::{
 
 /// Read at once.
 const READ_BYTES: usize = 64 * 1024;
-/// What is taken of a server.
+/// Limits on what a server sends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Of one response.
+    /// Limits of one response.
     pub(super) limits: Limits,
-    /// Bytes of all that answers one command.
+    /// Bytes of all responses to one command.
     pub(super) answer_bytes_max: usize,
     /// Responses to one command.
     pub(super) answer_responses_max: usize,
-    /// For a server to say something: one that is silent for longer is gone.
+    /// Longest silence of a server: after that it counts as gone.
     pub(super) silence_max: Duration,
-    /// For the answer to one command, from its first byte to its last: who drips is gone, too.
+    /// Time limit for the answer to one command, from its first byte to its last: a server that sends too slowly counts as gone.
     pub(super) answer_wait_max: Duration,
 }
 
@@ -42,8 +42,8 @@ impl Bounds {
         }
     }
 
-    /// Another server. No command asks for more than 2 MiB of messages, or for the UIDs of a mailbox; what is held of an answer at once stays
-    /// below 100 MiB.
+    /// Another server. No command asks for more than 2 MiB of messages, or for the UIDs of a mailbox; the part of an answer in memory stays below 100
+    /// MiB.
     pub(super) fn others() -> Bounds {
         Bounds {
             limits: Limits {
@@ -98,14 +98,14 @@ pub(super) struct Wire {
     machine: Client,
     buffer: Vec<u8>,
     bounds: Bounds,
-    /// Bytes and responses that may still come before the command is answered, and until when.
+    /// Bytes and responses that may still come before the command is complete, and until when.
     bytes_left: usize,
     responses_left: usize,
     until: Option<Instant>,
 }
 
 impl Wire {
-    /// Hears the greeting; gives it back.
+    /// Reads the greeting, and returns it.
     pub(super) async fn open(
         stream: Box<dyn Stream>,
         bounds: Bounds,
@@ -144,7 +144,7 @@ impl Wire {
         self.machine.set_utf8(true);
     }
 
-    /// Sends a line; what comes up to its tagged OK is given to `take`.
+    /// Sends a line; passes the responses up to its tagged OK to `take`.
     pub(super) async fn each(
         &mut self,
         line: &str,
@@ -154,7 +154,7 @@ impl Wire {
         self.end(&mut take).await
     }
 
-    /// Sends a line; gives what comes up to its tagged OK.
+    /// Sends a line; returns the responses up to its tagged OK.
     pub(super) async fn command(&mut self, line: &str) -> Result<Vec<Response>, WireError> {
         let mut responses = Vec::new();
         self.each(line, |response| responses.push(response)).await?;
@@ -177,26 +177,26 @@ impl Wire {
         self.send().await
     }
 
-    /// An answer begins.
+    /// Resets the limits for an answer.
     fn asked(&mut self) {
         self.bytes_left = self.bounds.answer_bytes_max;
         self.responses_left = self.bounds.answer_responses_max;
         self.until = None;
     }
 
-    /// Goes on with a line.
+    /// Sends one more line of a command.
     pub(super) async fn line(&mut self, line: &[u8]) -> Result<(), WireError> {
         self.machine.line(line);
         self.send().await
     }
 
-    /// Bytes of a literal.
+    /// Sends bytes of a literal.
     pub(super) async fn bytes(&mut self, bytes: &[u8]) -> Result<(), WireError> {
         self.send().await?;
         Ok(self.stream.write_all(bytes).await?)
     }
 
-    /// Hears what is said up to the tagged answer.
+    /// Passes the responses up to the tagged one to `take`.
     pub(super) async fn end(&mut self, take: &mut dyn FnMut(Response)) -> Result<(), WireError> {
         loop {
             match self.next().await? {
@@ -206,7 +206,7 @@ impl Wire {
                     text,
                     ..
                 } => {
-                    // Its code may be what is asked for.
+                    // Its response code may be the answer.
                     take(Response::Status {
                         kind: Kind::Ok,
                         code,
@@ -242,7 +242,7 @@ impl Wire {
                 answer_wait_max,
                 ..
             } = self.bounds;
-            // An upload takes what it takes: the answer's time begins when it is waited for.
+            // An upload may take long: the time for the answer begins when it is waited for.
             let until = *self
                 .until
                 .get_or_insert_with(|| Instant::now() + answer_wait_max);
@@ -294,7 +294,7 @@ mod tests {
         answer_wait_max: Duration::from_secs(600),
     };
 
-    /// How a command ends with a server that sends `once`, then `then` for ever; with nothing to send for ever it closes, or is silent.
+    /// The end of a command with a server that sends `once`, then `then` for ever. Without `then` the server closes, or is silent.
     fn answer(bounds: Bounds, once: &'static [u8], then: &'static [u8], closes: bool) -> String {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()

@@ -1,4 +1,4 @@
-//! Nodes that leave the partition and come back, at any moment. Who holds it is heard from a node before any frame of its that was made in that knowledge, and
+//! Nodes that leave the partition and come back, at any moment. A node hears the holders before any frame that was made with that knowledge, and
 //! otherwise whenever there is a stream.
 
 use whimbrel_replication::{
@@ -101,7 +101,7 @@ impl Space<'_> {
         self.know(node)
     }
 
-    /// Who leaves takes nothing.
+    /// A leaving node accepts nothing.
     pub(super) fn take_as_it_stands(&mut self, node: usize) -> Result<(), String> {
         let taking = match self.phase(node) {
             Phase::Leaves => Taking::Nothing,

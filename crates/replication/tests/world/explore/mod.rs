@@ -1,11 +1,11 @@
-//! Every order of events, within bounds: not a few histories drawn at random but all that there can be, of few nodes and few batches.
+//! Every order of events, within bounds: not some random histories, but all that there can be, of few nodes and few batches.
 //!
-//! What is looked at is the machine itself, not a model of it. From one state of the whole world each event that can be next is tried on a copy; a
-//! state that was seen before, by its fingerprint of 64 bits, is not followed again. What must hold is checked at each step (`checks`), and whenever
-//! nothing is under way any more it is seen that all come to be alike if nothing else is broken.
+//! The machine itself is explored, not a model of it. From one state of the whole world, each possible next event is tried on a copy; a state that
+//! was seen before, by its fingerprint of 64 bits, is not followed again. What must hold is checked at each step (`checks`). Whenever nothing is
+//! under way any more, all nodes must become alike if nothing else breaks.
 //!
-//! Reading order: this file (the search, and within which bounds), `space` (a state, and what can be next), `outputs` (what a driver does), `leaving`
-//! (nodes that leave and come back), `removing` (one that is removed).
+//! Reading order: this file (the search and its bounds), `space` (a state, and its next events), `outputs` (what a driver does), `leaving` (nodes
+//! that leave and come back), `removing` (a removed member).
 
 mod leaving;
 mod outputs;

@@ -1,6 +1,6 @@
-//! A member that is removed, at any moment (`docs/decisions/0024`). Who knows of it has no link to it any more, says what it holds of its log, and
-//! the log is closed when all others have said the same. Rosters are those of the product; one is on disk before anybody is shown it, and is shown
-//! before any frame that was made in its knowledge.
+//! A member that is removed, at any moment (`docs/decisions/0024`). A node that knows of it has no link to that member any more, and reports what it
+//! holds of its log. The log is closed when all others have reported the same. Rosters are those of the product; a roster is on disk before it is
+//! sent, and is sent before any frame that was made with its knowledge.
 
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ pub(super) fn founded(bounds: &Bounds, ids: &[Incarnation]) -> Option<Rc<Roster>
     Some(Rc::new(roster))
 }
 
-/// So that states can be told apart.
+/// So that states differ.
 pub(super) fn bytes_of(roster: Option<&Rc<Roster>>) -> Vec<u8> {
     roster.map_or(Vec::new(), |roster| {
         minicbor::to_vec(&**roster).expect("into memory")

@@ -20,13 +20,13 @@ use crate::{
     transfer::counted,
 };
 
-/// What stands above the members where only the files could be asked.
+/// The line above the members where only the files could be read.
 const OFFLINE: &str = "no server runs here: these are the members that its files list\n";
 
-/// For a server that runs. One that does not answer in this time is stopped, or hangs.
+/// Time limit for a running server. One that does not answer in this time is stopped, or hangs.
 const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// What is printed.
+/// The form of the output.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     /// A line for each node.
@@ -36,7 +36,7 @@ pub(super) enum Form {
     Json,
 }
 
-/// Shows it; says whether all is well.
+/// Prints the status; returns whether all is well.
 pub(super) async fn status(config: &Config, partitions: bool, form: Form) -> Result<bool, Failure> {
     let asking = client::ask_running(config, &Question::ClusterStatus {});
     let Ok(answer) = timeout(STATUS_WAIT_MAX, asking).await else {
@@ -54,7 +54,7 @@ pub(super) async fn status(config: &Config, partitions: bool, form: Form) -> Res
     Ok(is_well)
 }
 
-/// Whether the node that was asked writes, all that is here is in its place, and there is a link to every member.
+/// Whether the node that was asked makes ops, all that is here is in its place, and every member is linked.
 fn is_well(status: &Status) -> bool {
     let mut members = status.nodes.iter();
     let are_linked = members.all(|node| !node.is_member() || node.this || node.linked);
@@ -63,7 +63,7 @@ fn is_well(status: &Status) -> bool {
     are_linked && is_whole && status.clock.is_none()
 }
 
-/// What is printed. `runs`: a server was asked, and not its files.
+/// The text of the status. `runs`: a server was asked, and not its files.
 fn text(
     mut status: Status,
     runs: bool,
@@ -76,7 +76,7 @@ fn text(
     let by_name = |node: &NodeLine| (node.name.clone(), node.incarnation.clone());
     status.nodes.sort_by_key(by_name);
     let mut out = match form {
-        // It says by `here` whether a server runs.
+        // The field `here` says whether a server runs.
         Form::Json => return Ok(serde_json::to_string_pretty(&status)? + "\n"),
         Form::Table => table::table(&status, runs),
         Form::Verbose => details(&status),
@@ -185,12 +185,12 @@ fn partition_line(status: &Status, line: &PartitionLine) -> String {
     out
 }
 
-/// Who holds a partition, where that is not each member or about to change, and who serves it, where that is not each holder.
+/// The holders of a partition, if not all members hold it or it is about to change, and the nodes that serve it, if not all holders do.
 fn holder_state(status: &Status, line: &PartitionLine) -> String {
     let mut out = String::new();
     let members = status.nodes.iter();
     let members = members.filter(|node| node.is_member());
-    // An earlier version says nothing of it.
+    // An earlier version does not report it.
     let is_told = !line.held_by.is_empty();
     if is_told && (line.held_by.len() < members.count() || !line.comes_back.is_empty()) {
         let held = line.held_by.iter();
@@ -211,7 +211,7 @@ fn holder_state(status: &Status, line: &PartitionLine) -> String {
     out
 }
 
-/// How much it is, and how old, as far as that is known.
+/// Size and age of a lag, as far as known.
 fn size_of(bytes: u64, seconds: u64, at_least: bool) -> String {
     match (at_least, bytes) {
         (false, _) => format!("{bytes} bytes, for {seconds} s"),
@@ -220,7 +220,7 @@ fn size_of(bytes: u64, seconds: u64, at_least: bool) -> String {
     }
 }
 
-/// How far a writer's log goes. A name that several incarnations have says too little.
+/// The end of a writer's log. The name alone is not enough where several incarnations have it.
 fn log_of(status: &Status, (incarnation, log): (&String, &LogLine)) -> String {
     let nodes = &status.nodes;
     let known = nodes.iter().find(|node| node.incarnation == *incarnation);
@@ -237,7 +237,7 @@ fn log_of(status: &Status, (incarnation, log): (&String, &LogLine)) -> String {
     }
 }
 
-/// Slots that nodes which come can get, and where they are; of an earlier version nothing is known.
+/// Free slots for new nodes, and their owners; an earlier version does not report them.
 fn slots(status: &Status) -> String {
     let known = status.nodes.iter();
     let known = known.filter_map(|node| Some((node, node.slots_free?)));
@@ -261,7 +261,7 @@ fn slots(status: &Status) -> String {
     format!("slots: {all} of 64 are free: {}\n", at.join(", "))
 }
 
-/// How far its clock is from the one here.
+/// The difference of its clock and ours.
 fn clock_of(node: &NodeLine) -> String {
     match node.clock_ahead_micros {
         None => String::new(),
@@ -399,7 +399,7 @@ mod tests {
         LogLine { stored, applied }
     }
 
-    /// It always ended with 0.
+    /// The command always ended with 0.
     #[test]
     fn what_is_well() {
         let check = |change: fn(&mut Status), expected: bool| {
@@ -412,7 +412,7 @@ mod tests {
             };
             status.nodes[0].this = true;
             status.nodes[0].linked = false;
-            // A life before the present one.
+            // An incarnation before the present one.
             status.nodes[2].linked = false;
             status.nodes[2].address = None;
             change(&mut status);
@@ -450,7 +450,7 @@ mod tests {
             |node| node.role = Some("storage".into()),
             &format!("eu  storage  host:10700  {linked}  in sync"),
         );
-        // As nodes told it before there were roles.
+        // As reported before there were roles.
         check(
             |node| node.role = None,
             &format!("eu  worker  host:10700  {linked}  in sync"),
@@ -464,7 +464,7 @@ mod tests {
                 "eu  worker  host:10700  {linked}  lacks 12 operations (3140 bytes, for 2 s), this node lacks 0, 700 bytes queued"
             ),
         );
-        // Of some of it nothing is known, or of all.
+        // The sizes of some ops are unknown, or of all.
         check(
             |node| {
                 (node.lag_operations, node.lag_bytes, node.lag_seconds) = (Some(12), 3140, 2);
@@ -519,7 +519,7 @@ mod tests {
     fn who_holds_a_partition_is_said_where_not_all_do() {
         let check = |change: fn(&mut PartitionLine), expected: &str| {
             let mut status = status();
-            // Only one life of each counts.
+            // Only one incarnation of each node counts.
             status.nodes = ["a", "b", "c"].map(|name| node(name, name)).into();
             let mut former = node("b", "0b");
             former.address = None;
@@ -554,7 +554,7 @@ mod tests {
         );
     }
 
-    /// Two lives of one node, another one, and one of which nobody knows any more.
+    /// Two incarnations of one node, another node, and an incarnation that is not known any more.
     pub(super) fn status() -> Status {
         let mut busy = partition(7);
         let lag = Lag {
@@ -658,7 +658,7 @@ mod tests {
         assert_eq!(others_than(&status, None), 0);
     }
 
-    /// Programs read these names: none is to change.
+    /// Programs read these names: none may change.
     #[test]
     fn it_is_told_as_json() {
         let told = |partitions| -> serde_json::Value {
@@ -703,7 +703,7 @@ mod tests {
         assert_eq!(all["here"]["applied"], 14);
         assert_eq!(all["here"]["uids_reassigned"], 2);
         assert_eq!(told(false)["partitions"], serde_json::json!([]));
-        // What an earlier version tells is understood, too.
+        // The status of an earlier version is understood, too.
         let mut earlier = all.clone();
         let partition = earlier["partitions"][0].as_object_mut().unwrap();
         for field in ["logs", "held_by", "comes_back", "leaves", "served_by"] {

@@ -1,5 +1,5 @@
-//! Directories and files of a source, read with care: entries in the order of their names, in bounded memory however many there are; no link is
-//! followed, no pipe is waited for, and what is too large is not read.
+//! Reads directories and files of a source safely: entries in the order of their names, in bounded memory however many there are; links are not
+//! followed, pipes are not waited for, and files that are too large are not read.
 
 use std::{
     collections::BinaryHeap,
@@ -16,7 +16,8 @@ use rustix::{fs::OFlags, io::Errno};
 
 use super::super::Report;
 
-/// Names that are held of one directory, and of each above it: some 3 MiB. It is read once for each so many: a file system gives names in no order.
+/// Names in memory of one directory, and of each above it: some 3 MiB. A directory is read once for each so many entries: a file system gives names
+/// in no order.
 const SLICE_ENTRIES: usize = 1 << 15;
 
 /// Bytes of a file that lists folders or keywords.
@@ -27,12 +28,12 @@ const LONG_LIST_BYTES_MAX: u64 = 64 << 20;
 
 const LINK: &str = "it is a symbolic link";
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
     Directory,
-    /// Nothing that is read; why.
+    /// An entry that is not read, and why.
     Other(&'static str),
 }
 
@@ -48,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// Of what lies at a path.
+    /// The kind of the entry at a path.
     pub(super) fn at(path: &Path) -> io::Result<Kind> {
         Ok(Kind::of(fs::symlink_metadata(path)?.file_type()))
     }
@@ -86,7 +87,7 @@ pub(super) struct Entries {
     path: PathBuf,
     slice_max: usize,
     slice: vec::IntoIter<Entry>,
-    /// Behind the slice there are others, with greater names than this.
+    /// After the slice there are further entries, with greater names than this.
     more_behind: Option<OsString>,
 }
 
@@ -147,7 +148,7 @@ impl Entries {
     }
 }
 
-/// A path for people: on one line.
+/// A path for messages, on one line.
 pub(in super::super) fn label(path: &Path) -> String {
     path.display().to_string().replace('\n', "\u{fffd}")
 }
@@ -187,7 +188,7 @@ pub(super) fn modified(meta: &Metadata) -> io::Result<i64> {
     })
 }
 
-/// A file that lists folders or keywords; nothing if there is none. One that cannot be read is told.
+/// A file that lists folders or keywords; empty if there is none. A file that cannot be read is reported.
 pub(super) fn short_list(path: &Path, report: &mut Report) -> Vec<u8> {
     list(path, LIST_BYTES_MAX, report)
 }
@@ -199,7 +200,7 @@ pub(super) fn long_list(path: &Path, report: &mut Report) -> Vec<u8> {
 
 fn list(path: &Path, bytes_max: u64, report: &mut Report) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // Of what is no file the walk tells.
+    // The walk reports entries that are no files.
     if !Kind::at(path).is_ok_and(|kind| kind == Kind::File) {
         return bytes;
     }
@@ -273,7 +274,7 @@ mod tests {
                 panic!("{why}");
             };
             assert!(found.contains(why), "{found}");
-            // Nobody waits for it.
+            // It is not waited for.
             assert!(open_file(path).is_err(), "{why}");
         }
     }

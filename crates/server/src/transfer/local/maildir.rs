@@ -44,7 +44,7 @@ pub(super) fn has_parts(path: &Path) -> bool {
         .any(|part| is_directory(&path.join(part)))
 }
 
-/// Finds all folders, and tells of what is neither a folder nor in one.
+/// Finds all folders, and reports entries that are neither a folder nor in one.
 pub(super) fn walk(root: &Path, report: &mut Report) -> Result<Vec<Folder>, Failure> {
     let mut found = SourceTree::new(report);
     let entries = Entries::of(root).map_err(|error| failed(root, &error))?;
@@ -66,7 +66,7 @@ pub(super) fn walk(root: &Path, report: &mut Report) -> Result<Vec<Folder>, Fail
     Ok(found.folders)
 }
 
-/// What a directory is to the one above it.
+/// The role of a directory in the one above it.
 #[derive(Clone, Copy)]
 enum Role {
     /// A folder, or one with folders in it.
@@ -79,13 +79,13 @@ enum Role {
 
 struct Directory {
     path: PathBuf,
-    /// Of folders in it, what stands before their names.
+    /// The levels before the names of folders in it.
     levels: Vec<String>,
     role: Role,
-    /// It is a folder.
+    /// The index of the folder that it is, if it is one.
     folder: Option<usize>,
     depth: usize,
-    /// What it is, or one above it, if it is known to hold no mail.
+    /// Its kind, or that of a directory above it, if it is known to hold no mail.
     index: Option<&'static str>,
 }
 
@@ -111,7 +111,7 @@ impl SourceTree<'_> {
         match entry.kind {
             Kind::Directory => return self.directory(path, directory),
             Kind::File => self.file(&path, directory),
-            // It is told when the messages are read.
+            // Reported when the messages are read.
             Kind::Other(_) if matches!(directory.role, Role::Messages(_)) => {}
             Kind::Other(why) => self.report.failed(&label(&path), why),
         }
@@ -144,7 +144,7 @@ impl SourceTree<'_> {
         let role = match (above.folder, &*name) {
             (Some(folder), "cur" | "new") => Role::Messages(folder),
             (Some(_), "tmp") => Role::Unfinished,
-            // It is read with the messages.
+            // Read with the messages.
             (Some(_), courier::DIRECTORY) => return false,
             _ => Role::Folder,
         };
@@ -162,7 +162,7 @@ impl SourceTree<'_> {
         let index = index.filter(|_| !is_folder);
         let entries = match Entries::of(&path) {
             Ok(entries) => entries,
-            // It is told when the messages are to be read.
+            // Reported when the messages are to be read.
             Err(_) if matches!(role, Role::Messages(_)) => return false,
             Err(error) => {
                 self.report.failed(&label(&path), &error.to_string());
@@ -296,7 +296,7 @@ pub(super) async fn read(
         let path = part.path.join(&entry.name);
         let label = label(&path);
         match entry.kind {
-            // The walk has told of it.
+            // The walk has reported it.
             Kind::Directory => continue,
             _ if is_of_a_folder(part.is_folder, &entry.name.to_string_lossy()) => continue,
             Kind::File => report.step(1),

@@ -43,7 +43,7 @@ pub(super) fn one_file(path: &Path, report: &mut Report) -> Vec<Folder> {
     found.folders
 }
 
-/// Finds all folders, and tells of what is none.
+/// Finds all folders, and reports other entries.
 pub(super) fn walk(root: &Path, report: &mut Report) -> Result<Vec<Folder>, Failure> {
     let mut found = SourceTree::new(report);
     let entries = Entries::of(root).map_err(|error| failed(root, &error))?;
@@ -64,14 +64,14 @@ pub(super) fn walk(root: &Path, report: &mut Report) -> Result<Vec<Folder>, Fail
 
 struct Directory {
     path: PathBuf,
-    /// Of folders in it, what stands before their names.
+    /// The levels before the names of folders in it.
     levels: Vec<String>,
     /// The names of directories, as they are.
     key: Vec<String>,
-    /// It is called as Apple Mail calls the directory of a folder; the levels of that.
+    /// The levels of a folder of Apple Mail, if the directory has such a name.
     apples: Option<Vec<String>>,
     depth: usize,
-    /// What it is, or one above it, if it is known to hold no mail.
+    /// Its kind, or that of a directory above it, if it is known to hold no mail.
     index: Option<&'static str>,
 }
 
@@ -180,7 +180,7 @@ impl SourceTree<'_> {
     }
 }
 
-/// What a file is, as it begins.
+/// The kind of a file, by its begin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     Mail,
@@ -189,7 +189,7 @@ enum Look {
     Other,
 }
 
-/// Looks at the begin of a file; and how many bytes it has.
+/// Looks at the begin of a file; also returns its size.
 fn look(path: &Path) -> io::Result<(Look, u64)> {
     let (file, meta) = open_file(path)?;
     let mut begin = Vec::new();
@@ -218,7 +218,7 @@ struct Open {
     hasher: blake3::Hasher,
 }
 
-/// Offers the messages of a file. The inner error: it is no mbox any more, or cannot be read to its end.
+/// Offers the messages of a file. The inner error: the file is no mbox any more, or cannot be read to its end.
 pub(super) async fn read(
     path: &Path,
     quoting: mbox::Quoting,
@@ -276,7 +276,7 @@ pub(super) async fn read(
             }
             mbox::Event::Bytes(bytes) => {
                 if let Some(open) = &mut open {
-                    // It is refused: its size is all that is wanted of the rest.
+                    // The message is refused: only the size of its rest is needed.
                     if open.body.len() > bytes_max {
                         open.body.pass(bytes.len() as u64);
                         return;

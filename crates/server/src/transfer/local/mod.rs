@@ -1,12 +1,12 @@
 //! Maildir and mbox as sources.
 //!
-//! A message of a Maildir is named by its folder, the base of its file's name and its bytes; one of an mbox by the file, the place in it and its
-//! bytes. So a file that was changed meanwhile costs at worst a message that is there twice, never one that is missing.
+//! The id of a Maildir's message follows from its folder, the base of its file's name and its bytes; that of an mbox message from the file, the place
+//! in it and its bytes. So a file that was changed meanwhile costs at worst a message that is there twice, never a missing one.
 //!
-//! Nothing is lost silently: each entry below the root becomes a folder or a message, or is told, as skipped or as known to hold no mail. The walks
-//! ([`maildir`], [`mbox`]) find the folders and tell of all else; what lies in `cur` and `new`, and in an mbox, is told when it is read.
+//! Nothing is lost silently: each entry below the root becomes a folder or a message, or is reported, as skipped or as known to hold no mail. The
+//! walks ([`maildir`], [`mbox`]) find the folders and report other entries; entries in `cur`, `new` and an mbox are reported when they are read.
 //!
-//! The files may belong to somebody who may read less than we may: see [`entries`].
+//! The files may belong to a user who may read less than this process: see [`entries`].
 
 mod entries;
 mod maildir;
@@ -44,7 +44,7 @@ impl Local {
                 if kind_of_root(path)? != Kind::Directory {
                     return Err(format!("{} is a file, not a Maildir", label(path)).into());
                 }
-                // Where nothing can be seen, nothing is said to be missing.
+                // An unreadable directory is reported as such, before anything in it is reported as missing.
                 std::fs::read_dir(path).map_err(|error| failed(path, &error))?;
                 if !*nested && !maildir::has_parts(path) {
                     return Err(format!(
@@ -69,7 +69,7 @@ impl Local {
                     Kind::Directory => mbox::walk(path, report)?,
                     _ => mbox::one_file(path, report),
                 };
-                // Of a file there is none.
+                // A file has no list of subscriptions.
                 let subscribed = match path.is_dir() {
                     true => short_list(&path.join(mbox::SUBSCRIPTIONS), report),
                     false => Vec::new(),
@@ -111,7 +111,7 @@ fn failed(path: &Path, error: &io::Error) -> Failure {
 }
 
 fn kind_of_root(path: &Path) -> Result<Kind, Failure> {
-    // What the administrator names may be a link.
+    // The path that the administrator gives may be a link.
     let meta = std::fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failure::from(format!("{} does not exist", label(path))),
         _ => failed(path, &error),
@@ -122,7 +122,7 @@ fn kind_of_root(path: &Path) -> Result<Kind, Failure> {
     })
 }
 
-/// Joins subscriptions to the folders that they mean. One that means none is of a folder that does not exist.
+/// Assigns subscriptions to the folders that they name. A subscription without a folder becomes an entry of its own.
 fn subscribe(found: &mut Vec<Folder>, subscribed: &[Vec<Vec<String>>]) {
     let mut by_levels: BTreeMap<Vec<String>, usize> = BTreeMap::new();
     for (at, folder) in found.iter().enumerate() {
@@ -151,7 +151,7 @@ fn subscribe(found: &mut Vec<Folder>, subscribed: &[Vec<Vec<String>>]) {
     }
 }
 
-/// What a walk has found.
+/// The result of a walk.
 struct SourceTree<'a> {
     report: &'a mut Report,
     folders: Vec<Folder>,
@@ -185,7 +185,7 @@ impl<'a> SourceTree<'a> {
         self.folders.len() - 1
     }
 
-    /// The text of a name; if it is none, what it is read as is told.
+    /// The text of a name; if the name is no text, its reading is reported.
     fn text(&mut self, path: &Path) -> String {
         let name = path.file_name().unwrap_or_default();
         let text = names::text(name.as_encoded_bytes()).into_owned();

@@ -6,7 +6,7 @@ use crate::{
     transfer::counted,
 };
 
-/// A sentence on the whole, a line for each member with titles above, and what there is besides.
+/// A summary, a line for each member with titles above, and further notes.
 pub(super) fn table(status: &Status, runs: bool) -> String {
     let mut rows = vec![["NODE", "REGION", "ROLE", "LINK", "STATE"].map(str::to_owned)];
     for node in status.nodes.iter().filter(|node| node.is_member()) {
@@ -55,7 +55,7 @@ pub(super) fn table(status: &Status, runs: bool) -> String {
     out
 }
 
-/// Whether all nodes have the same, and if not, who is behind and what is wrong.
+/// Whether all nodes are in sync; if not, which ones are behind and what is wrong.
 fn summary(status: &Status) -> String {
     let mut parts = Vec::new();
     if let Some(clock) = &status.clock {
