@@ -75,7 +75,7 @@ impl PartitionOwner {
         };
         let mut came = Vec::new();
         for (entry, new) in messages {
-            let Some(blob) = replica.body(&MessageId::imported(*entry, account)) else {
+            let Some(blob) = replica.blob(&MessageId::imported(*entry, account)) else {
                 let called = import_upload(*entry, account, &new.blob.hash);
                 if !self.config.is_alone() && new.blob.upload != called {
                     return Err(Failure::Temporary);

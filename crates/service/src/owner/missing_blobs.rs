@@ -328,7 +328,7 @@ impl PartitionOwner {
                 if lacks {
                     // In one commit with what is shown first.
                     self.show_with(now, account, row.take(), |replica, at, peers| {
-                        replica.body_came(&blob, at, peers)
+                        replica.blob_arrived(&blob, at, peers)
                     });
                 }
             }
@@ -363,7 +363,7 @@ impl PartitionOwner {
         let row = own.names_no_more(account, [blob]).pop();
         if lacks {
             self.show_with(now, account, row, |replica, at, peers| {
-                replica.body_came(&blob, at, peers)
+                replica.blob_arrived(&blob, at, peers)
             });
         } else if let Some(row) = row {
             self.write_row(partition, row);
