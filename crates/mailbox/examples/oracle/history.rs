@@ -506,9 +506,7 @@ impl World<'_> {
                 plan.map(|plan| plan.ops).unwrap_or_default()
             }
             Kind::Copy | Kind::Move => {
-                let Some((from, uids)) = self.pick(i, a, b) else {
-                    return None;
-                };
+                let (from, uids) = self.pick(i, a, b)?;
                 let to = self.target(i, c);
                 let plan = match action.kind {
                     Kind::Copy => replica.plan_copy(&at, &from, &uids, &to),
@@ -517,18 +515,14 @@ impl World<'_> {
                 plan.map(|plan| plan.ops).unwrap_or_default()
             }
             Kind::Store => {
-                let Some((name, uids)) = self.pick(i, a, b) else {
-                    return None;
-                };
+                let (name, uids) = self.pick(i, a, b)?;
                 let mode = [StoreMode::Add, StoreMode::Remove, StoreMode::Replace];
                 let mode = mode[usize::from(c / 16) % 3];
                 let plan = replica.plan_store(&name, &uids, mode, &flags(c), &|_| None);
                 plan.map(|plan| plan.ops).unwrap_or_default()
             }
             Kind::Expunge => {
-                let Some((name, uids)) = self.pick(i, a, b) else {
-                    return None;
-                };
+                let (name, uids) = self.pick(i, a, b)?;
                 let plan = replica.plan_expunge(&name, &uids);
                 plan.map(|plan| plan.ops).unwrap_or_default()
             }
