@@ -27,7 +27,7 @@ pub fn run(data: &[u8]) {
     let Some((&choice, input)) = data.split_first() else {
         return;
     };
-    let whole = session(choice, input, Cut::Whole);
+    let whole = session(choice, input, Cut::AtOnce);
     let pieces = session(
         choice,
         input,

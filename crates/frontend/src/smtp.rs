@@ -399,7 +399,7 @@ impl SmtpSession {
         let message = self.message.as_mut();
         let refusal = message.and_then(|message| message.failed.take());
         let refusal = refusal.unwrap_or_else(Refusal::try_later);
-        self.answer_data(now, DataAnswer::Whole(Err(refusal)));
+        self.answer_data(now, DataAnswer::All(Err(refusal)));
         self.abort()
     }
 
@@ -410,7 +410,7 @@ impl SmtpSession {
 
     fn verdict(&mut self, now: Now, verdict: Result<Accepted, Refusal>) {
         self.message = None;
-        self.answer_data(now, DataAnswer::Whole(verdict));
+        self.answer_data(now, DataAnswer::All(verdict));
     }
 
     fn resolved(&mut self, now: Now, reply: Reply) {
@@ -475,7 +475,7 @@ impl SmtpSession {
         let message = self.message.take()?;
         if let Some(why) = self.ended {
             let refusal = Refusal::new(554, Enhanced(7, 0), why.text());
-            self.answer_data(now, DataAnswer::Whole(Err(refusal)));
+            self.answer_data(now, DataAnswer::All(Err(refusal)));
             let upload = blob.upload;
             return self.call(Pending::Abort, Call::BlobAbort { upload });
         }
@@ -488,7 +488,7 @@ impl SmtpSession {
         };
         let looping = verdicts.iter().any(Result::is_err);
         if verdicts.iter().all(Result::is_err) || (looping && self.role != Role::Lmtp) {
-            self.answer_data(now, DataAnswer::Whole(Err(Refusal::mail_loop())));
+            self.answer_data(now, DataAnswer::All(Err(Refusal::mail_loop())));
             return self.call(
                 Pending::Abort,
                 Call::BlobAbort {

@@ -1,6 +1,6 @@
-//! What was told to clients and must be kept: marks (docs/design.md#rule-3) and the vanished history; and what ends it all, an epoch.
+//! What was announced to clients and must be kept: marks (docs/design.md#rule-3) and the vanished history; and what ends it all, an epoch.
 //!
-//! A mark is UIDNEXT as it was told for a name. It outlives the name; only when too many gone names have one, the lowest
+//! A mark is the UIDNEXT that was announced for a name. It outlives the name; only when too many gone names have one, the lowest
 //! are folded into a floor that stands for every name without a mark of its own (docs/decisions/0002).
 
 use std::collections::BTreeMap;
@@ -84,9 +84,9 @@ impl Replica {
         }
     }
 
-    /// Marks as told all UIDs shown under the name, and its UIDNEXT (docs/design.md#rule-3).
+    /// Marks as announced all UIDs visible under the name, and its UIDNEXT (docs/design.md#rule-3).
     ///
-    /// To be called before any of them is told. Says whether the stored mark changes: then the next
+    /// To be called before a client gets any of them. Says whether the stored mark changes: then the next
     /// [`Self::take_dirty`] has it, and it must be on disk before the answer goes out.
     pub fn announce(&mut self, name: &MailboxName) -> bool {
         let next = self.uidnext(name);
@@ -101,7 +101,7 @@ impl Replica {
         }
     }
 
-    /// A UID is told of a message that is not shown under the name, or not any more: as [`Self::announce`].
+    /// Announces the UID of a message that is not visible under the name, or not any more: as [`Self::announce`].
     pub fn announce_uid(&mut self, name: &MailboxName, uid: u32) {
         if self.uidnext(name) <= uid {
             self.raise_mark(name, uid.saturating_add(1));
@@ -137,14 +137,14 @@ impl Replica {
     }
 
     /// Another node claims in an epoch of which nothing is known here: the operation by which it rose was passed over, when the account was done away
-    /// with here. Nothing would ever be shown of what it claims. To be followed by [`Replica::apply`].
+    /// with here. None of its claims would ever become visible. To be followed by [`Replica::apply`].
     pub fn follow_epoch(&mut self, epoch: u32) {
         if epoch > self.epoch {
             self.raise_epoch(epoch);
         }
     }
 
-    /// A new epoch: all claims are void, nothing was told under the new UIDVALIDITY.
+    /// A new epoch: all claims are void, nothing was announced under the new UIDVALIDITY.
     pub(crate) fn raise_epoch(&mut self, uidvalidity: u32) {
         if uidvalidity <= self.epoch {
             return self.note_claimed(uidvalidity, BTreeMap::new());
@@ -174,14 +174,14 @@ impl Replica {
         self.dirty_keys.insert(RowKey::Account);
         let indices: Vec<u32> = self.records.iter().map(|(index, _)| index).collect();
         for index in indices {
-            if self.records[index].shown != 0 {
+            if self.records[index].visible_uid != 0 {
                 self.hide_unannounced(index);
             }
             let bits = &mut self.records[index].bits;
             bits.late = false;
             bits.pending = false;
             // Rows are written as their messages are claimed again, some at a time: until then the epoch in the row says that it is not
-            // shown. All at once would be too much for one write.
+            // visible. All at once would be too much for one write.
             self.look_at(index);
         }
     }

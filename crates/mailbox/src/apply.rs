@@ -426,7 +426,7 @@ fn new_record(
         seconds: message.date.seconds,
         rare: None,
         modseq: 0,
-        shown: 0,
+        visible_uid: 0,
         view_box: mailbox,
         bits: Bits::default(),
     }

@@ -12,7 +12,7 @@ use crate::{Flags, MailboxName, Replica, Row, Uids, steps};
 /// Neighbours that are passed before the next message is searched for from above.
 const NEIGHBOURS_MAX: usize = 8;
 
-/// A walk through the messages shown under one name.
+/// A walk through the messages visible under one name.
 struct Walk<'a> {
     members: SmallVec<[Member<'a>; 2]>,
 }
@@ -70,7 +70,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// A message that is shown.
+/// A message that is visible.
 #[derive(Clone, Copy)]
 pub struct VisibleMessage<'a> {
     replica: &'a Replica,
@@ -82,7 +82,7 @@ pub struct VisibleMessage<'a> {
 /// Messages that have some flags and not others: those up to a UID.
 pub struct Flagged<'a> {
     /// They.
-    pub shown: Vec<VisibleMessage<'a>>,
+    pub visible: Vec<VisibleMessage<'a>>,
     /// The last UID that was looked at.
     pub up_to: u32,
 }
@@ -124,7 +124,7 @@ impl VisibleMessage<'_> {
 }
 
 impl Replica {
-    /// The messages that are shown under the name by these UIDs, or were before they were claimed again (docs/design.md#rule-2), in the order of the UIDs,
+    /// The messages that are visible under the name by these UIDs, or were before they were claimed again (docs/design.md#rule-2), in the order of the UIDs,
     /// which should ascend.
     pub fn visible<'a>(
         &'a self,
@@ -150,7 +150,7 @@ impl Replica {
         })
     }
 
-    /// Of the messages that [`Self::shown`] finds by the UIDs of a range those that have all of the flags `set` and none of `unset`: the first ones, at
+    /// Of the messages that [`Self::visible`] finds by the UIDs of a range those that have all of the flags `set` and none of `unset`: the first ones, at
     /// most `count_max`. Looks at some `looks_max` messages, at no other than these if one of the flags is `\Flagged`, `\Deleted` or the absence of
     /// `\Seen`. Both are at least 1.
     pub fn flagged(
@@ -167,8 +167,8 @@ impl Replica {
             set.iter().map(|flag| self.find_register(&flag)).collect();
         // A flag that no message ever had, none has; and nothing is before what is behind.
         let (Some(set), false) = (set, uids.is_empty()) else {
-            let shown = Vec::new();
-            return Flagged { shown, up_to };
+            let visible = Vec::new();
+            return Flagged { visible, up_to };
         };
         let unset: SmallVec<[u32; 4]> = unset
             .iter()
@@ -220,13 +220,13 @@ impl Replica {
             found.truncate(count_max);
             up_to = found[count_max - 1].0;
         }
-        let shown = found.into_iter().map(|(uid, index)| VisibleMessage {
+        let visible = found.into_iter().map(|(uid, index)| VisibleMessage {
             replica: self,
             index,
             uid,
         });
         Flagged {
-            shown: shown.collect(),
+            visible: visible.collect(),
             up_to,
         }
     }

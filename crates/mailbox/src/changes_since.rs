@@ -38,7 +38,7 @@ impl Replica {
             .iter()
             .inspect(|_| steps::count(1))
             .filter(move |(at, index)| self.is_fresh(number, *at, *index))
-            .map(|(at, index)| (*at, self.records[*index].shown));
+            .map(|(at, index)| (*at, self.records[*index].visible_uid));
         came.chain(fresh)
     }
 
@@ -51,9 +51,9 @@ impl Replica {
         changed
     }
 
-    /// Whether a client that names this MODSEQ in a condition may have been told it here, or the one before it (who knows all up to what it was
-    /// told asks for what is one more), and not by another replica: of two nodes with neighbouring slots that cannot be told apart, for both tell
-    /// what one batch brought with one time. Nobody was told one of a time after `now_micros` and a day.
+    /// Whether this MODSEQ, which a client names in a condition, may have been announced here, or the one before it (a client that knows all up to
+    /// an announced one asks for one more), and not by another replica: of two nodes with neighbouring slots that is not known, for both announce
+    /// with one time what one batch brought. None of a time after `now_micros` and a day was announced.
     pub fn may_have_announced(&self, modseq: u64, others: &BTreeSet<u8>, now_micros: u64) -> bool {
         // Every message has a greater one.
         let Some(before) = modseq.checked_sub(1).filter(|before| *before > 0) else {
@@ -115,7 +115,7 @@ impl Replica {
         }
     }
 
-    /// UIDs shown under the name that are greater than this one, ascending.
+    /// UIDs visible under the name that are greater than this one, ascending.
     pub fn uids_above(&self, name: &MailboxName, uid: u32) -> Vec<u32> {
         let Some(first) = uid.checked_add(1) else {
             return Vec::new();
@@ -128,7 +128,7 @@ impl Replica {
         above
     }
 
-    /// UIDs that have ceased to be shown under the name since `modseq`, each once at least; `None` when the history does not reach back so far.
+    /// UIDs that have ceased to be visible under the name since `modseq`, each once at least; `None` when the history does not reach back so far.
     fn gone<'a>(
         &'a self,
         name: &'a MailboxName,
@@ -150,8 +150,8 @@ impl Replica {
         Some(gone.filter(move |uid| self.visible_index(name, *uid).is_none()))
     }
 
-    /// UIDs that have ceased to be shown under the name since `modseq`, ascending. `None` when the history does not reach back so far:
-    /// then what the client knows must be compared with what is shown. Costs what has vanished since in the whole account.
+    /// UIDs that have ceased to be visible under the name since `modseq`, ascending. `None` when the history does not reach back so far:
+    /// then what the client knows must be compared with what is visible. Costs what has vanished since in the whole account.
     pub fn vanished_since(&self, name: &MailboxName, modseq: u64) -> Option<Vec<u32>> {
         let mut vanished: Vec<u32> = self.gone(name, modseq)?.collect();
         vanished.sort_unstable();

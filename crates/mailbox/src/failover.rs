@@ -1,8 +1,8 @@
-//! What other nodes have shown, and what a client that comes from one of them names (docs/design.md#rule-6; docs/decisions/0020).
+//! What other nodes have made visible, and what a client that comes from one of them names (docs/design.md#rule-6; docs/decisions/0020).
 //!
-//! Members say how much of all logs they have shown, by number. Claims have counters, not numbers, and no record keeps where a claim was made
+//! Members say how much of all logs they have made visible, by number. Claims have counters, not numbers, and no record keeps where a claim was made
 //! (docs/decisions/0001). So for each slot a few *points* say: claims up to this counter were made up to that number. Between two points nothing is known, and
-//! what is not known was not shown: that costs a claim, never a message.
+//! what is not known counts as never visible there: that costs a claim, never a message.
 //!
 //! A node that is alone has none.
 
@@ -12,7 +12,7 @@ use whimbrel_crdt::{Incarnation, VersionVector};
 
 use super::{At, MailboxName, Replica, RowKey};
 
-/// Points kept of each slot besides those on which what a member has shown rests: so many claims may come between two reports without a message being
+/// Points kept of each slot besides those on which what a member has made visible rests: so many claims may come between two reports without a message being
 /// claimed again for it.
 const RECENT_POINTS: usize = 4;
 
@@ -42,7 +42,7 @@ pub(crate) fn is_claimed(claimed: &BTreeMap<u8, u32>, uid: u32) -> bool {
 impl Replica {
     /// Who has the operation of this origin and number knows all claims of the slot that are here, or of every slot: those before an operation of our own,
     /// or of its maker's slot before another's. To be said after operations are applied, and before rows are taken. `shown`: what each other member
-    /// has shown.
+    /// has made visible.
     pub fn note_claims(
         &mut self,
         slot: Option<u8>,
@@ -88,7 +88,7 @@ impl Replica {
         greatest.collect()
     }
 
-    /// The UIDNEXT that this replica has told under the name.
+    /// The UIDNEXT that this replica has announced under the name.
     pub fn announced_uidnext(&self, name: &MailboxName) -> u32 {
         let of_name = self.names.get(name).map(|state| state.mark);
         of_name
@@ -96,19 +96,19 @@ impl Replica {
             .unwrap_or(self.floor)
     }
 
-    /// The greatest UID among the numbers that a client names (a UID, or one more: a UIDNEXT) which another node may have told it. Of a slot of
+    /// The greatest UID among the numbers that a client names (a UID, or one more: a UIDNEXT) which another node may have announced. Of a slot of
     /// `others` it may be any that is plausible; of another one it must be known here. `None`: it says that it comes from another node, which may
-    /// know of slots of which nothing is known here, and any that is plausible is believed. `told`: the UIDNEXT that was told here before it came,
+    /// know of slots of which nothing is known here, and any that is plausible is believed. `announced`: the UIDNEXT that was announced here before it came,
     /// below which all may be from here; `None`: it is known to come from elsewhere.
     pub fn elsewhere(
         &self,
         at: &At,
-        told: Option<u32>,
+        announced: Option<u32>,
         numbers: &[u32],
         others: Option<&BTreeSet<u8>>,
     ) -> Option<u32> {
         let ahead_max = self.named_max(at);
-        let from = told.unwrap_or(1).max(1);
+        let from = announced.unwrap_or(1).max(1);
         let plausible = |uid: &u32| {
             let may_be = others.is_none_or(|others| others.contains(&((uid % 64) as u8)));
             let known = is_claimed(&self.claimed, *uid);
@@ -120,15 +120,15 @@ impl Replica {
         named.filter(plausible).max()
     }
 
-    /// Slots of the numbers of which nothing is known here that has them: who had such a slot told them, and nobody else. A number may be a UIDNEXT: if the
-    /// message before it is known, it is taken for one.
+    /// Slots of the numbers that are not known here: only a node that had such a slot can have announced them. A number may be a UIDNEXT: if the message
+    /// before it is known, it is taken for one.
     pub fn unknown_slots(
         &self,
         name: &MailboxName,
-        told: Option<u32>,
+        announced: Option<u32>,
         numbers: &[u32],
     ) -> BTreeSet<u8> {
-        let from = told.unwrap_or(1).max(1);
+        let from = announced.unwrap_or(1).max(1);
         let is_unknown = |uid: &u32| *uid >= from && !is_claimed(&self.claimed, *uid);
         let is_there = |uid: u32| {
             let mut records = self.members(name);
@@ -148,7 +148,7 @@ impl Replica {
     }
 }
 
-/// Keeps those that may be the answer to [`Replica::shown_by`]: for each member the last that it has shown, and the newest.
+/// Keeps those that may be the answer to [`Replica::shown_by`]: for each member the last that it has made visible, and the newest.
 fn thin(points: &mut Vec<Point>, shown: &[&VersionVector]) {
     let recent = points.len().saturating_sub(RECENT_POINTS);
     let last =
@@ -176,7 +176,7 @@ mod tests {
         [(origin(), number)].into_iter().collect()
     }
 
-    /// Points of ten numbers each, of which members have shown so much: what is left.
+    /// Points of ten numbers each, of which members have made visible so much: what is left.
     #[track_caller]
     fn check(count: u64, shown: &[u64], expected: &[u32]) {
         let vectors: Vec<VersionVector> = shown.iter().map(|number| upto(*number)).collect();

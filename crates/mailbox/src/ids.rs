@@ -154,7 +154,7 @@ impl MessageId {
     }
 
     /// What the upload of these bytes is called that become such a message, whoever brings them. Other bytes of the same message have another one: a store
-    /// has one body of a name.
+    /// has one blob of a name.
     pub fn imported_upload(entry: EntryId, account: AccountId, hash: &[u8; 32]) -> [u8; 16] {
         let parts: [&[u8]; 3] = [&entry.0, &account.0, hash];
         Order::of(&entry.0).before(derive("whimbrel import upload v1", &parts))

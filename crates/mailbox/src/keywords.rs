@@ -1,7 +1,7 @@
 //! The registers of flags, and the keywords that an account's records have: which registers they are, and how each is spelled.
 //!
-//! All spellings of a keyword are one register. Each dot of a register has the spelling that its operation named, and a message is shown with that of its least
-//! dot: so what is shown hangs on what was done, not on the order in which a replica heard of it (docs/decisions/0090).
+//! All spellings of a keyword are one register. Each dot of a register has the spelling that its operation named, and clients see that of the least
+//! dot: so what they see follows from what was done, not from the order in which a replica heard of it (docs/decisions/0090).
 //!
 //! The numbers of registers and spellings are of this replica, for this run: rows have the text.
 

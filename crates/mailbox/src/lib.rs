@@ -1,19 +1,19 @@
-//! The mailbox CRDT: operations, apply, join, collection, UID claims and what clients are shown
+//! The mailbox CRDT: operations, apply, join, collection, UID claims and what is visible to clients.
 //!
 //! Purpose: all mail state of one account, as a replicated data type that needs no coordination.
-//! Beside it is kept what this replica has told its clients, so that UIDs keep IMAP's promises on every replica.
+//! Beside it is kept what this replica has announced to its clients, so that UIDs keep IMAP's promises on every replica.
 //!
 //! Invariants:
-//! - `Replica::apply` is the only way by which operations change state: own and foreign ones take the same. `Replica::join` takes whole states.
+//! - `Replica::apply` is the only way by which operations change state: own and foreign ones take the same. `Replica::join` takes whole snapshots.
 //! - Planning (`plan_*`) reads only what is visible here and changes nothing: no operation names a hidden record.
-//! - U1: a (name, UIDVALIDITY, UID) never denotes two messages. U2: what is shown as new has a UID of at least every UIDNEXT announced before.
+//! - U1: a (name, UIDVALIDITY, UID) never denotes two messages. U2: what is visible as new has a UID of at least every UIDNEXT announced before.
 //!   U4: a UID changes only after concurrent writes, a takeover, or a RENAME onto a name that was announced.
 //!
 //! An owner takes each call so: `plan_*` gives operations, numbered from `At::next`, and the outcome. It seals a batch, calls `apply`,
 //! and puts `take_dirty` into the same atomic write. It answers when that is on disk.
-//! Before a UID or UIDNEXT is told: `announce`. After foreign batches: `plan_late` until nothing comes.
+//! Before a client gets a UID or UIDNEXT: `announce`. After foreign batches: `plan_late` until nothing comes.
 //!
-//! Reading order: `ids`, `name`, `flags`, `keywords`, `op`; `slab`, `record`, `replica`, `apply`, `view` (what is shown or late), `announced`,
+//! Reading order: `ids`, `name`, `flags`, `keywords`, `op`; `slab`, `record`, `replica`, `apply`, `view` (what is visible or late), `announced`,
 //! `spellings`.
 //! Planning: `plan/mod` (claims), `plan/messages`, `plan/mailboxes`, `plan/reassign`, `plan/size`. Other copies: `rollback`, `failover`,
 //! `missing_blobs`, `merge`. Reading: `uid_list`, `read`, `listing`, `by_uid`, `changes_since`, `recent`. Storing: `rows`, `load`.

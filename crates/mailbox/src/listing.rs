@@ -221,9 +221,9 @@ mod tests {
     fn check(names: &[&str], expected: &[&str]) {
         let replica = replica(names);
         let whole = all(&replica, usize::MAX);
-        let told = whole.iter().map(|listed| {
+        let listed = whole.iter().map(|listed| {
             let (info, below) = (&listed.info, &listed.below);
-            let told = [
+            let infos = [
                 (info.id.is_some(), 'e'),
                 (info.subscribed, 's'),
                 (info.special_use.is_some(), 'u'),
@@ -232,12 +232,12 @@ mod tests {
                 (below.special_use, 'U'),
                 (below.both, 'B'),
             ];
-            let letters = told
+            let letters = infos
                 .into_iter()
                 .filter_map(|(has, letter)| has.then_some(letter));
             format!("{} {}", info.name, letters.collect::<String>())
         });
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(listed.collect::<Vec<_>>(), expected);
         for names_max in 1..4 {
             assert_eq!(all(&replica, names_max), whole, "pages of {names_max}");
         }
@@ -245,10 +245,10 @@ mod tests {
             let top = &top.info.name;
             let (names, more) = replica.names_after(Some(top), None, false, EVERYTHING);
             assert!(!more);
-            let told = names.iter().map(|listed| &listed.info.name);
+            let listed = names.iter().map(|listed| &listed.info.name);
             let all = whole.iter().map(|listed| &listed.info.name);
             let below = all.filter(|name| name.is_below(top));
-            assert_eq!(told.collect::<Vec<_>>(), below.collect::<Vec<_>>());
+            assert_eq!(listed.collect::<Vec<_>>(), below.collect::<Vec<_>>());
         }
     }
 

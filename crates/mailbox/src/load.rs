@@ -16,7 +16,7 @@ impl Replica {
     /// From all rows but content rows, in any order; quickest in the order of the keys. `applied` is what this replica
     /// has applied now: hidden records count as hidden since now.
     ///
-    /// Messages that waited for peers are shown by the next [`Self::release`].
+    /// The next [`Self::release`] makes messages visible that waited for peers.
     pub fn load(
         account: AccountId,
         slot: u8,
@@ -182,7 +182,7 @@ impl Replica {
             seconds: row.message.date.seconds,
             rare: (rare != Rare::default()).then(|| Box::new(rare)),
             modseq: row.modseq,
-            shown: row.shown,
+            visible_uid: row.visible_uid,
             view_box: mailbox,
             bits: Default::default(),
         });
@@ -193,7 +193,7 @@ impl Replica {
         }
     }
 
-    /// Makes the indexes of what is shown.
+    /// Makes the indexes of what is visible.
     fn load_views(&mut self, applied: &VersionVector, marks: Vec<(MailboxName, MarkRow)>) {
         let since = std::sync::Arc::new(applied.clone());
         self.names.clear();
@@ -256,9 +256,9 @@ impl Replica {
         }
         let slot = u64::from(self.slot);
         for state in self.names.values_mut() {
-            // What was cut may have been the last that was told.
+            // What was cut may have been the last that was announced.
             state.highest = state.highest.max(self.history_from).max(state.history_from);
-            // The last change was given under another slot: clients are told a MODSEQ that they will be believed.
+            // The last change was given under another slot: clients get a MODSEQ that is believed when they name it.
             if state.highest % 64 != slot {
                 state.highest = (state.highest / 64 + 1) * 64 + slot;
             }
@@ -272,22 +272,22 @@ impl Replica {
             self.hidden.insert(index, since.clone());
         }
         self.change_claims(index, |_| {});
-        // Neither an epoch nor a RENAME writes every row: what was shown before it is not shown now.
+        // Neither an epoch nor a RENAME writes every row: what was visible before it is not visible now.
         let record = &self.records[index];
         let mailbox = &self.boxes[record.mailbox];
-        if record.epoch != self.epoch || mailbox.hides(self.epoch, record.shown) {
-            self.records[index].shown = 0;
+        if record.epoch != self.epoch || mailbox.hides(self.epoch, record.visible_uid) {
+            self.records[index].visible_uid = 0;
         }
         let record = &self.records[index];
-        if record.shown != 0 {
+        if record.visible_uid != 0 {
             let mailbox = &mut self.boxes[record.mailbox];
-            mailbox.uids.insert(record.shown, index);
+            mailbox.uids.insert(record.visible_uid, index);
             mailbox.size += u64::from(record.size);
             mailbox.open_ends += u32::from(record.open_end);
             mailbox.changed.push((record.modseq, index));
         }
         let record = &self.records[index];
-        if !record.alive() || (record.shown == record.uid && record.epoch == self.epoch) {
+        if !record.alive() || (record.visible_uid == record.uid && record.epoch == self.epoch) {
             return;
         }
         let (epoch, uid) = (record.epoch, record.uid);

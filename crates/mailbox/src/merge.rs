@@ -1,4 +1,4 @@
-//! Joining states, and forgetting hidden records.
+//! Joining snapshots, and forgetting hidden records.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// What a replica has applied. A delivery has no dot of its own that would say so: who has applied it and keeps no record has removed and collected
-/// it, and who keeps one all the same has an older copy of a disk, or the state of who has.
+/// it, and who keeps one all the same has an older copy of a disk, or a snapshot of one that has.
 struct Knew {
     /// All that the other one has.
     all: bool,
@@ -45,10 +45,10 @@ impl Knew {
 }
 
 impl Replica {
-    /// Joins another replica's state: `mine` and `theirs` are the vectors that the two states have applied.
+    /// Joins a snapshot of another replica: `mine` and `theirs` are the vectors that the two have applied.
     ///
     /// Equals applying the operations that `theirs` covers and `mine` does not. What the other shows stays its own. The
-    /// content rows of messages that are new here, or that name a greater blob there, are not part of the state: the caller copies them.
+    /// content rows of messages that are new here, or that name a greater blob there, are not part of the snapshot: the caller copies them.
     pub fn join(
         &mut self,
         mine: &VersionVector,
@@ -181,7 +181,7 @@ impl Replica {
                     let flags = std::mem::take(&mut translated.flags);
                     translated.join_flags(mine, &flags, theirs);
                     translated.modseq = 0;
-                    translated.shown = 0;
+                    translated.visible_uid = 0;
                     translated.view_box = translated.mailbox;
                     translated.bits = Bits::default();
                     // It is collected once more.

@@ -12,7 +12,7 @@ pub const NAME_DEPTH_MAX: usize = 32;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MailboxName(Arc<str>);
 
-/// Why a text is no mailbox name. The client is told NO with CANNOT; permanent.
+/// Why a text is no mailbox name. The client gets NO with CANNOT; permanent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Empty, or an empty level (`a//b`, `/a`, `a/`).

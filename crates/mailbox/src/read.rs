@@ -1,4 +1,4 @@
-//! What clients are shown: names, counts, UIDs, rows, changes.
+//! What clients see: names, counts, UIDs, rows, changes.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub struct NameInfo {
     pub subscribed: bool,
 }
 
-/// What STATUS and SELECT tell. Only what is shown counts.
+/// What STATUS and SELECT say. Only what is visible counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// MESSAGES
@@ -38,7 +38,7 @@ pub struct Status {
     pub deleted_size: u64,
     /// How many do not end with CRLF.
     pub open_ends: u32,
-    /// UIDNEXT. Call [`Replica::announce`] before it is told.
+    /// UIDNEXT. Call [`Replica::announce`] before a client gets it.
     pub uidnext: u32,
     /// UIDVALIDITY
     pub uidvalidity: u32,
@@ -48,7 +48,7 @@ pub struct Status {
     pub id: MailboxId,
 }
 
-/// What an account holds: messages that are not shown yet, too.
+/// What an account holds: messages that are not visible yet, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Messages; each copy is one.
@@ -57,7 +57,7 @@ pub struct Usage {
     pub bytes: u64,
 }
 
-/// One shown message.
+/// One visible message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Its UID.
@@ -83,14 +83,14 @@ pub struct Row {
     pub blob: BlobName,
 }
 
-/// Whether clients may be told of a message's UID.
+/// Whether a message's UID may be announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
-    /// It is shown under its greatest claim.
+    /// It is visible under its greatest claim.
     VisibleMessage(u32),
     /// That claim waits for peers, or is late.
     Waits,
-    /// The body is not here, and it may never come.
+    /// The blob is not here, and it may never come.
     Lacks,
     /// It was removed.
     Gone,
@@ -158,17 +158,17 @@ impl Replica {
         boxes.iter().map(|number| (*number, &self.boxes[*number]))
     }
 
-    /// UIDNEXT: what was told, or 1 + the greatest UID that is shown.
+    /// UIDNEXT: what was announced, or 1 + the greatest UID that is visible.
     pub(crate) fn uidnext(&self, name: &MailboxName) -> u32 {
         let greatest = self
             .members(name)
             .filter_map(|(_, record)| record.uids.last_key_value())
             .map(|(uid, _)| *uid);
-        let shown = greatest.max().map_or(1, |uid| uid.saturating_add(1));
+        let after_visible = greatest.max().map_or(1, |uid| uid.saturating_add(1));
         self.names
             .get(name)
             .map_or(1, |state| state.mark)
-            .max(shown)
+            .max(after_visible)
     }
 
     /// Counts and numbers of a name, `None` if no mailbox bears it. Costs nothing in the number of messages.
@@ -211,7 +211,7 @@ impl Replica {
         self.epoch
     }
 
-    /// All UIDs shown under the name, ascending.
+    /// All UIDs visible under the name, ascending.
     pub fn uids(&self, name: &MailboxName) -> Vec<u32> {
         let count = self.members(name).map(|(_, record)| record.uids.len());
         let mut uids: Vec<u32> = Vec::with_capacity(count.sum());
@@ -235,7 +235,7 @@ impl Replica {
         }
     }
 
-    /// The first UID shown under the name whose message has no `\Seen`.
+    /// The first UID visible under the name whose message has no `\Seen`.
     pub fn first_unseen(&self, name: &MailboxName) -> Option<u32> {
         let members = self.members(name);
         members
@@ -254,7 +254,7 @@ impl Replica {
         keywords
     }
 
-    /// The first UIDs shown under the name, ascending: those up to `uid_max`, at most so many.
+    /// The first UIDs visible under the name, ascending: those up to `uid_max`, at most so many.
     pub fn first_uids(&self, name: &MailboxName, uid_max: u32, count_max: usize) -> Vec<u32> {
         let mut uids: Vec<u32> = Vec::new();
         for (_, record) in self.members(name) {
@@ -279,7 +279,7 @@ impl Replica {
         all.into_iter()
     }
 
-    /// The record shown under exactly this UID.
+    /// The record visible under exactly this UID.
     pub(crate) fn visible_index(&self, name: &MailboxName, uid: u32) -> Option<u32> {
         self.members(name)
             .find_map(|(_, record)| record.uids.get(&uid).copied())
@@ -290,7 +290,7 @@ impl Replica {
         let record = &self.records[index];
         let placed = i64::try_from(record.placed.hlc / 1_000_000).unwrap_or(i64::MAX);
         Row {
-            uid: record.shown,
+            uid: record.visible_uid,
             message: record.id,
             origin: record.origin(),
             flags: self.flags_of(record),
@@ -303,12 +303,12 @@ impl Replica {
         }
     }
 
-    /// The message shown under exactly this UID.
+    /// The message visible under exactly this UID.
     pub fn row(&self, name: &MailboxName, uid: u32) -> Option<Row> {
         self.visible_index(name, uid).map(|slot| self.row_of(slot))
     }
 
-    /// The messages shown under UIDs of the range, ascending.
+    /// The messages visible under UIDs of the range, ascending.
     pub fn rows(&self, name: &MailboxName, uids: std::ops::RangeInclusive<u32>) -> Vec<Row> {
         if uids.is_empty() {
             return Vec::new();
@@ -331,17 +331,18 @@ impl Replica {
             .get(&uid)
             .or_else(|| self.pending.get(&uid).map(|(index, _)| index))?;
         let record = &self.records[index];
-        let here = record.shown != 0 && self.boxes[record.view_box].listed.as_ref() == Some(name);
+        let here =
+            record.visible_uid != 0 && self.boxes[record.view_box].listed.as_ref() == Some(name);
         here.then_some(index)
     }
 
     /// The present UID of the message that bears this UID, or bore it before it was claimed again (docs/design.md#rule-2).
     pub fn resolve(&self, name: &MailboxName, uid: u32) -> Option<u32> {
         self.resolve_index(name, uid)
-            .map(|index| self.records[index].shown)
+            .map(|index| self.records[index].visible_uid)
     }
 
-    /// The message for which this UID was claimed, whether or not it is shown yet.
+    /// The message for which this UID was claimed, whether or not it is visible yet.
     pub fn claimant(&self, name: &MailboxName, uid: u32) -> Option<MessageId> {
         let index = self.visible_index(name, uid);
         let index = index.or_else(|| self.older.get(&uid).copied());
@@ -351,21 +352,21 @@ impl Replica {
         index.map(|index| self.records[index].id)
     }
 
-    /// Whether clients may be told of the message's present UID.
+    /// Whether the message's present UID may be announced.
     pub fn visibility(&self, message: &MessageId) -> Visibility {
         let Some(index) = self.by_id.get(message).copied() else {
             return Visibility::Gone;
         };
         match &self.records[index] {
             record if !record.alive() => Visibility::Gone,
-            record if record.shown == record.uid => Visibility::VisibleMessage(record.uid),
+            record if record.visible_uid == record.uid => Visibility::VisibleMessage(record.uid),
             record if self.is_held_back(index, record) => Visibility::Lacks,
             _ => Visibility::Waits,
         }
     }
 
-    /// The body that its record names; `None`: it is not here.
-    pub fn body(&self, message: &MessageId) -> Option<BlobName> {
+    /// The blob that its record names; `None`: it is not here.
+    pub fn blob(&self, message: &MessageId) -> Option<BlobName> {
         let index = self.by_id.get(message)?;
         Some(self.records[*index].blob)
     }
@@ -383,7 +384,7 @@ impl Replica {
     }
 
     /// Whether a MODSEQ that a client names was given by this replica: its index is ours, and it is neither of the future nor of a time that
-    /// was lost. Of any other it is not known what the client had seen when it was told it.
+    /// was lost. Of any other it is not known what the client had seen when it got it.
     pub fn is_own_modseq(&self, modseq: u64) -> bool {
         modseq % 64 == u64::from(self.slot)
             && modseq / 64 <= self.last_change

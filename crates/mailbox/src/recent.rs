@@ -7,7 +7,7 @@ use crate::{MailboxId, MailboxName, MessageId, Op, Order, Replica, Row, SpecialU
 /// A message that came of late.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recent {
-    /// As shown.
+    /// As clients see it.
     pub row: Row,
     /// Whether the queue delivered it.
     pub delivered: bool,
@@ -69,12 +69,12 @@ impl Replica {
         })
     }
 
-    /// Under which name and UID a delivered message is shown, if it is, and lies where the delivery has put it. One that was moved and moved back does not.
+    /// Under which name and UID a delivered message is visible, if it is, and lies where the delivery has put it. One that was moved and moved back does not.
     pub fn as_delivered(&self, message: &MessageId) -> Option<(MailboxName, u32)> {
         let record = &self.records[*self.by_id.get(message)?];
         let name = self.boxes[record.view_box].listed.clone()?;
         // A placement by a delivery has no time; one by a client has (`EntryId::placement`).
-        let stays = record.shown != 0 && record.entry.is_some() && record.placed.hlc == 0;
-        stays.then_some((name, record.shown))
+        let stays = record.visible_uid != 0 && record.entry.is_some() && record.placed.hlc == 0;
+        stays.then_some((name, record.visible_uid))
     }
 }

@@ -1,4 +1,4 @@
-//! The records of messages and mailboxes: replicated registers, and beside them what is shown of them here.
+//! The records of messages and mailboxes: replicated registers, and beside them what is visible of them here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::{
 pub const CLAIMS_KEPT_MAX: usize = 8;
 
 /// Keywords that SELECT tells of one mailbox: far more than clients use, and no more than a session wants to hold. Of others it learns when it
-/// is told of a message that has them.
+/// gets a message that has them.
 pub(crate) const KEYWORDS_LISTED_MAX: usize = 1024;
 
 /// One dot of one flag register: a set, or for `\Deleted` an unset.
@@ -76,9 +76,9 @@ pub(crate) struct Record {
 
     // What this replica shows.
     pub(crate) modseq: u64,
-    /// The UID it is shown under, 0 if it is not.
-    pub(crate) shown: u32,
-    /// The mailbox in which it is counted and shown, by number.
+    /// The UID it is visible under, 0 if it is not.
+    pub(crate) visible_uid: u32,
+    /// The mailbox in which it is counted and visible, by number.
     pub(crate) view_box: u32,
     pub(crate) bits: Bits,
 }
@@ -102,11 +102,11 @@ pub(crate) struct Bits {
     pub(crate) touched: bool,
     /// Some flag changed its value in this step.
     pub(crate) flags_changed: bool,
-    /// It was shown with other bytes, or another date, before this step.
+    /// It was visible with other bytes, or another date, before this step.
     pub(crate) replaced: bool,
     /// In the list of rows to write.
     pub(crate) dirty: bool,
-    /// In the list of rows to write for nothing but what is shown.
+    /// In the list of rows to write for nothing but what is visible.
     pub(crate) dirty_visible: bool,
     /// What it was last counted to have on the heap, in words.
     pub(crate) heap_words: u16,
@@ -217,14 +217,14 @@ impl Record {
         }
     }
 
-    /// How a keyword that it has is shown: as its least dot spells it.
+    /// How a keyword that it has is spelled for clients: as its least dot spells it.
     pub(crate) fn spelling(&self, flag: u32) -> Option<Spelling> {
         let mut dots = self.flags.iter().filter(|entry| entry.flag == flag);
-        let shown = match broken("last-spelling-wins") {
+        let visible = match broken("last-spelling-wins") {
             true => dots.next_back(),
             false => dots.next(),
         };
-        shown.map(|entry| entry.spelling)
+        visible.map(|entry| entry.spelling)
     }
 
     /// Whether a row of an earlier version has said how a keyword is spelled.
@@ -234,18 +234,18 @@ impl Record {
 
     pub(crate) fn set_flag(&mut self, register: Register, context: &Context<'_>) {
         let flag = register.flag;
-        let before = self.shown_flag(flag);
+        let before = self.visible_flag(flag);
         if flag == DELETED {
             self.deleted_ever = true;
             self.remove_seen(flag, context);
         } else {
             self.add_flag_dot(register, context);
         }
-        self.bits.flags_changed |= before != self.shown_flag(flag);
+        self.bits.flags_changed |= before != self.visible_flag(flag);
     }
 
     pub(crate) fn clear_flag(&mut self, flag: u32, context: &Context<'_>) {
-        let before = self.shown_flag(flag);
+        let before = self.visible_flag(flag);
         if flag == DELETED {
             let spelling = Spelling::NONE;
             self.add_flag_dot(Register { flag, spelling }, context);
@@ -254,11 +254,11 @@ impl Record {
         } else {
             self.remove_seen(flag, context);
         }
-        self.bits.flags_changed |= before != self.shown_flag(flag);
+        self.bits.flags_changed |= before != self.visible_flag(flag);
     }
 
-    /// What clients are shown of a flag: whether it is there, and the text of a keyword.
-    fn shown_flag(&self, flag: u32) -> (bool, Option<u32>) {
+    /// What clients see of a flag: whether it is there, and the text of a keyword.
+    fn visible_flag(&self, flag: u32) -> (bool, Option<u32>) {
         let is_keyword = flag >= FIRST_KEYWORD;
         let spelling = self.spelling(flag).filter(|_| is_keyword);
         (self.has(flag), spelling.map(Spelling::text))
@@ -357,29 +357,29 @@ pub(crate) struct BoxRecord {
     // What this replica shows.
     /// The name it is listed under, if it is.
     pub(crate) listed: Option<MailboxName>,
-    /// Whatever is shown in it counts as changed at this MODSEQ: when it came under its name.
+    /// Whatever is visible in it counts as changed at this MODSEQ: when it came under its name.
     pub(crate) base_modseq: u64,
-    /// The epoch and the mark of the name under which it came: what its rows say was shown below that is not shown under it.
+    /// The epoch and the mark of the name under which it came: a message that its rows name as visible below that is not visible under it.
     pub(crate) visible_from: Option<(u32, u32)>,
-    /// Shown messages.
+    /// Visible messages.
     pub(crate) uids: BTreeMap<u32, u32>,
-    /// Shown messages by MODSEQ, ascending; entries whose record has another MODSEQ by now are stale.
+    /// Visible messages by MODSEQ, ascending; entries whose record has another MODSEQ by now are stale.
     pub(crate) changed: Vec<(u64, u32)>,
     /// Their UIDs, as sessions get them.
     pub(crate) list: Uids,
-    /// UIDs of shown messages without `\Seen`: SELECT tells the first, and a search of them looks at no other.
+    /// UIDs of visible messages without `\Seen`: SELECT tells the first, and a search of them looks at no other.
     pub(crate) unseen: Uids,
-    /// UIDs of shown messages with `\Deleted`: EXPUNGE looks at no other.
+    /// UIDs of visible messages with `\Deleted`: EXPUNGE looks at no other.
     pub(crate) deleted: Uids,
     /// The sizes of these, in bytes.
     pub(crate) deleted_size: u64,
-    /// UIDs of shown messages with `\Flagged`.
+    /// UIDs of visible messages with `\Flagged`.
     pub(crate) flagged: Uids,
-    /// Registers of keywords that a message shown in it has, or has had since the account was loaded, with the spellings that are or were shown; not more than
-    /// [`KEYWORDS_LISTED_MAX`].
+    /// Registers of keywords that a message visible in it has, or has had since the account was loaded, with the spellings that
+    /// clients saw; not more than [`KEYWORDS_LISTED_MAX`].
     pub(crate) keywords: BTreeSet<(u32, Spelling)>,
     pub(crate) size: u64,
-    /// Shown messages that do not end with CRLF.
+    /// Visible messages that do not end with CRLF.
     pub(crate) open_ends: u32,
     pub(crate) touched: bool,
     pub(crate) dirty: bool,
@@ -418,7 +418,7 @@ impl BoxRecord {
         }
     }
 
-    /// Whether what a row says was shown under this UID is not shown since the mailbox came under its name. Whatever was shown in it after that has a
+    /// Whether what a row says was visible under this UID is not visible since the mailbox came under its name. Whatever was visible in it after that has a
     /// greater UID, since marks only rise within an epoch.
     pub(crate) fn hides(&self, epoch: u32, uid: u32) -> bool {
         let from = self.visible_from.filter(|(since, _)| *since == epoch);

@@ -1,4 +1,4 @@
-//! One account on one replica: the replicated state, and what this replica has shown.
+//! One account on one replica: the replicated state, and what this replica has made visible.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -61,8 +61,8 @@ impl Peers {
         u32::try_from(lower.count()).unwrap_or(u32::MAX)
     }
 
-    /// Until when greater claims wait for a body that is not here at this moment.
-    pub(crate) fn body_until(&self) -> Option<u64> {
+    /// Until when greater claims wait for a blob that is not here at this moment.
+    pub(crate) fn blob_until(&self) -> Option<u64> {
         self.mono_micros.checked_add(BLOB_TIMEOUT_MICROS)
     }
 
@@ -72,7 +72,7 @@ impl Peers {
     }
 
     /// Until when what is claimed at this moment waits for them, if its message has so many superseded claims: each doubles the wait. Perhaps those were
-    /// shown too soon, and late elsewhere, for peers answer later than they are waited for; so in the end they are heard.
+    /// made visible too soon, and late elsewhere, for peers answer later than they are waited for; so in the end they are heard.
     pub(crate) fn until(&self, superseded: usize) -> u64 {
         let patience = self.readers.iter().map(|peer| peer.timeout_micros);
         let first = patience.max().unwrap_or(0);
@@ -133,13 +133,13 @@ impl<'a> Step<'a> {
 /// What a step changed for those who look at the account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// Names under which something shown changed, sorted: their sessions ask for [`Replica::changes`].
+    /// Names under which something visible changed, sorted: their sessions ask for [`Replica::changes`].
     pub changed: Vec<MailboxName>,
     /// The list of names, special uses or subscriptions changed.
     pub list_changed: bool,
     /// There are late messages: [`Replica::plan_late`] is due.
     pub late: bool,
-    /// Something waits for peers, or for a body: [`Replica::release`] is due when they are heard, or at this time in microseconds, on the clock
+    /// Something waits for peers, or for a blob: [`Replica::release`] is due when they are heard, or at this time in microseconds, on the clock
     /// of [`Peers::new`].
     pub wait_until: Option<u64>,
 }
@@ -201,7 +201,7 @@ pub struct Dropped {
 pub(crate) struct NameState {
     /// The mailboxes that bear it, by number, ascending.
     pub(crate) boxes: SmallVec<[u32; 2]>,
-    /// UIDNEXT told: 1 + the greatest announced UID.
+    /// The announced UIDNEXT: 1 + the greatest announced UID.
     pub(crate) mark: u32,
     /// What vanished before this MODSEQ is not in the history.
     pub(crate) history_from: u64,
@@ -279,7 +279,7 @@ pub struct Replica {
     pub(crate) hidden: BTreeMap<u32, Arc<VersionVector>>,
     pub(crate) hidden_boxes: BTreeMap<u32, Arc<VersionVector>>,
 
-    // What this replica shows and has told.
+    // What is visible on this replica, and what it has announced.
     pub(crate) names: BTreeMap<MailboxName, NameState>,
     /// Marks of names that no mailbox bears now.
     pub(crate) gone_marks: BTreeMap<MailboxName, u32>,
@@ -289,7 +289,7 @@ pub struct Replica {
     pub(crate) late: BTreeMap<(u32, u32), u32>,
     /// Messages that wait for peers, by claim, with the time when they wait no longer. Those that waited before a load wait for nobody.
     pub(crate) pending: BTreeMap<u32, (u32, u64)>,
-    /// Bodies that are not here, with the messages that are not shown for it.
+    /// Blobs that are not here, with the messages that are not visible for want of them.
     pub(crate) missing_blobs: BTreeMap<BlobName, Vec<u32>>,
     /// Claims of some of them, for which greater ones wait, with the message and until when.
     pub(crate) awaited: BTreeMap<u32, (u32, u64)>,
@@ -310,7 +310,7 @@ pub struct Replica {
     pub(crate) touched: Vec<u32>,
     pub(crate) touched_boxes: Vec<u32>,
     pub(crate) dirty: Vec<u32>,
-    /// Messages of which nothing but what is shown has changed, unless they are in `dirty`, too.
+    /// Messages of which nothing but what is visible has changed, unless they are in `dirty`, too.
     pub(crate) dirty_visible: Vec<u32>,
     pub(crate) dirty_boxes: Vec<u32>,
     pub(crate) dirty_rows: BTreeMap<RowKey, Option<Vec<u8>>>,
@@ -411,7 +411,7 @@ impl Replica {
         self.counter
     }
 
-    /// Whether everything visible is shown.
+    /// Whether nothing is late, and nothing waits.
     pub fn is_clean(&self) -> bool {
         self.late.is_empty() && self.pending.is_empty() && self.missing_blobs.is_empty()
     }

@@ -1,6 +1,6 @@
-//! What an older copy of a disk owes to what was told after it was made.
+//! What follows from an older copy of a disk for what was announced after it was made.
 //!
-//! A node whose disk was replaced by an older copy does not know what it told meanwhile. It goes on as another replica
+//! A node whose disk was replaced by an older copy does not know what it announced meanwhile. It goes on as another replica
 //! would: under a new incarnation (so that no id is made twice) and with another slot (so that no UID is given twice, and no
 //! MODSEQ of the lost time is believed). What is left is docs/design.md#rule-3: new UIDs must lie above every UIDNEXT of the lost time. So the first
 //! time an account is loaded under the new incarnation, its counter leaps ahead and all marks follow
@@ -35,7 +35,7 @@ pub(crate) struct Lineage {
     pub(crate) slot: u8,
     /// MODSEQs below this one were given by an earlier incarnation, or are not of this history.
     pub(crate) since: u64,
-    /// Slots of earlier incarnations, each of which may have told more than is known here.
+    /// Slots of earlier incarnations, each of which may have announced more than is known here.
     pub(crate) retired: Vec<Retired>,
 }
 
@@ -59,7 +59,7 @@ pub enum Renewed {
 }
 
 impl Replica {
-    /// A new account: nothing was told of it before.
+    /// A new account: nothing was announced of it before.
     pub fn begin(&mut self, renewal: &RestoreRecovery) {
         self.lineage = Lineage {
             incarnation: Some(renewal.incarnation),
@@ -84,13 +84,13 @@ impl Replica {
         self.lineage.incarnation != Some(renewal.incarnation) && !is_forgotten
     }
 
-    /// Before something is joined to an account that is to be renewed, or applied to it: what comes so must not be shown below what was told in the
-    /// lost time. The marks rise at once to where the renewal will bring them, or to where it would in what comes, if that is further.
+    /// Before something is joined to an account that is to be renewed, or applied to it: what comes so must not become visible below what was announced
+    /// in the lost time. The marks rise at once to where the renewal will bring them, or to where it would in what comes, if that is further.
     pub fn lead(&mut self, at: &At, renewal: &RestoreRecovery, coming: Option<&Replica>) {
         if !self.needs_renewal(renewal) {
             return;
         }
-        // Marks are of an epoch: in a later one this node may have told something, too, of which the copy knows nothing.
+        // Marks are of an epoch: in a later one this node may have announced something, too, of which the copy knows nothing.
         if let Some(coming) = coming {
             self.raise_epoch(coming.epoch);
         }
@@ -104,8 +104,8 @@ impl Replica {
         }
     }
 
-    /// As if a UID of our slot had been given: who names what he was told, one below it, is believed elsewhere (docs/design.md#rule-6), as he is by
-    /// any UID of a member.
+    /// As if a UID of our slot had been given: a client that names what was announced to it, one below it, is believed elsewhere
+    /// (docs/design.md#rule-6), as it is by any UID of a member.
     fn raise_marks_to(&mut self, counter: u32) {
         let given = counter.saturating_mul(64) + u32::from(self.slot);
         self.raise_all_marks(given.saturating_add(1));
@@ -142,7 +142,7 @@ impl Replica {
         self.history_uids = 0;
         let modseq = self.modseq(now_micros);
         self.history_from = modseq;
-        // All that is shown counts as changed now: a MODSEQ of another slot is told no more.
+        // All that is visible counts as changed now: a MODSEQ of another slot is announced no more.
         let numbers: Vec<u32> = self.boxes.iter().map(|(number, _)| number).collect();
         for number in numbers {
             self.boxes[number].base_modseq = modseq;
@@ -174,7 +174,7 @@ impl Replica {
         }
     }
 
-    /// Counts as told, under every name that there is or was: UIDNEXT `mark`.
+    /// Counts as announced, under every name that there is or was: UIDNEXT `mark`.
     fn raise_all_marks(&mut self, mark: u32) {
         self.floor = self.floor.max(mark);
         for (name, state) in &mut self.names {
@@ -188,11 +188,11 @@ impl Replica {
     }
 
     /// What follows for [`Self::plan_takeover`] from numbers that a client names under a name: those that an earlier incarnation may have
-    /// told in the time that was lost, and that lie above what was told here. `None`, the usual case: nothing follows.
+    /// announced in the time that was lost, and that lie above what was announced here. `None`, the usual case: nothing follows.
     ///
     /// A number is a UID, or one more (a UIDNEXT).
     pub fn lost(&self, name: &MailboxName, numbers: &[u32]) -> Option<Takeover> {
-        // What is shown and was not told yet may go again: only the mark counts.
+        // What is visible and was not announced yet may go again: only the mark counts.
         let mark = self.announced_uidnext(name);
         let mut named: Option<(u32, &Retired)> = None;
         for number in numbers {

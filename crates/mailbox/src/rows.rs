@@ -286,7 +286,7 @@ pub(crate) struct MessageRow {
     #[n(12)]
     pub(crate) modseq: u64,
     #[n(13)]
-    pub(crate) shown: u32,
+    pub(crate) visible_uid: u32,
 }
 
 /// All that is said of it is in its key.
@@ -453,8 +453,8 @@ impl Replica {
             } else {
                 0
             },
-            shown: if local == Local::With {
-                record.shown
+            visible_uid: if local == Local::With {
+                record.visible_uid
             } else {
                 0
             },
@@ -528,16 +528,16 @@ impl Replica {
     }
 
     /// The rows that changed since the last call: new bytes, or `None` for a row that goes. Of some messages nothing has changed but what is
-    /// shown: see [`Self::take_dirty_visible`].
+    /// visible: see [`Self::take_dirty_visible`].
     pub fn take_dirty(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
         let mut rows = self.take_dirty_state();
         rows.extend(self.take_dirty_visible());
         rows
     }
 
-    /// Of the rows that changed since the last call those of messages of which nothing has changed but what is shown. They may be written after the
-    /// others, in as many writes as they need: a crash in between leaves messages that are shown as before, or not, and both is mended by the load.
-    /// Nothing may be told or announced of them before they are written. To be taken after [`Self::take_dirty_state`].
+    /// Of the rows that changed since the last call those of messages of which nothing has changed but what is visible. They may be written after the
+    /// others, in as many writes as they need: a crash in between leaves messages visible as before, or not, and the load mends both.
+    /// Nothing of them may be announced before they are written. To be taken after [`Self::take_dirty_state`].
     pub fn take_dirty_visible(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
         let mut rows = Vec::new();
         for index in std::mem::take(&mut self.dirty_visible) {

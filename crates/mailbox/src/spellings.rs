@@ -96,28 +96,28 @@ impl Replica {
         }
     }
 
-    /// Whether a message that is shown is among those of [`Self::plan_spellings`].
+    /// Whether a message that is visible is among those of [`Self::plan_spellings`].
     pub fn spells_as_heard(&self) -> bool {
         let mut indices = self.as_heard.iter();
-        indices.any(|index| self.records[*index].shown != 0)
+        indices.any(|index| self.records[*index].visible_uid != 0)
     }
 
-    /// STORE of what rows of an earlier version say of keywords, as it is shown: each replica had kept the spelling that it heard first. Once every
-    /// one that shows something has said it anew, all show the same. A part of it: apply, and plan again, until it is empty.
+    /// STORE of what rows of an earlier version say of keywords, as clients see it: each replica had kept the spelling that it heard first. Once every
+    /// replica has done so with its visible messages, all show the same. A part of it: apply, and plan again, until it is empty.
     pub fn plan_spellings(&self) -> Plan<()> {
-        let shown = |index: &&u32| {
+        let visible = |index: &&u32| {
             let record = &self.records[**index];
-            record.alive() && record.shown != 0
+            record.alive() && record.visible_uid != 0
         };
-        let indices = self.as_heard.iter().filter(shown).copied();
+        let indices = self.as_heard.iter().filter(visible).copied();
         let mut indices: Vec<u32> = indices.take(SPELLED_PER_OP_MAX).collect();
         indices.truncate(self.first_within(&indices, SPELLED_BYTES_MAX));
         let mut groups: BTreeMap<Flags, Vec<MessageId>> = BTreeMap::new();
         for index in indices {
             let record = &self.records[index];
             let heard = record.flags.iter().filter(|of| !of.spelling.is_exact());
-            let shown = heard.filter_map(|of| Some((of.flag, record.spelling(of.flag)?)));
-            let set: Flags = shown
+            let visible = heard.filter_map(|of| Some((of.flag, record.spelling(of.flag)?)));
+            let set: Flags = visible
                 .map(|(flag, spelling)| self.flag(flag, spelling))
                 .collect();
             groups.entry(set).or_default().push(record.id);

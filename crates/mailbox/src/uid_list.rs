@@ -344,13 +344,13 @@ impl Uids {
         Some(place)
     }
 
-    /// Removes these (ascending; unknown ones do not matter); of each that was there, `told` learns the place that it had before, and the UID.
-    pub fn remove_all(&mut self, uids: &[u32], mut told: impl FnMut(usize, u32)) {
-        let mut removed = 0;
+    /// Removes these (ascending; unknown ones do not matter); of each that was there, `removed` gets the place that it had before, and the UID.
+    pub fn remove_all(&mut self, uids: &[u32], mut removed: impl FnMut(usize, u32)) {
+        let mut count = 0;
         for &uid in uids {
             if let Some(place) = self.remove(uid) {
-                told(place + removed, uid);
-                removed += 1;
+                removed(place + count, uid);
+                count += 1;
             }
         }
     }
@@ -565,9 +565,9 @@ mod tests {
                         named.dedup();
                         let is_named = |(_, uid): &(usize, u32)| named.contains(uid);
                         let expected: Vec<_> = set.iter().copied().enumerate().filter(is_named).collect();
-                        let mut told = Vec::new();
-                        uids.remove_all(&named, |place, uid| told.push((place, uid)));
-                        prop_assert_eq!(told, expected);
+                        let mut removed = Vec::new();
+                        uids.remove_all(&named, |place, uid| removed.push((place, uid)));
+                        prop_assert_eq!(removed, expected);
                         set.retain(|uid| !named.contains(uid));
                     }
                 }

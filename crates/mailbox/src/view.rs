@@ -1,12 +1,12 @@
-//! What is shown: after each step the touched records are compared with what this replica shows of them.
+//! What is visible: after each step the touched records are compared with what this replica shows of them.
 //!
-//! A living message is shown under its greatest claim, unless that is *late* (below what was told of the name, docs/design.md#rule-4) or
-//! *pending* (a peer may still bring a lower one, docs/design.md#rule-5, or a lower one is here and its body is not), or its body is not here. While
+//! A living message is visible under its greatest claim, unless that is *late* (below the mark of the name, docs/design.md#rule-4) or
+//! *pending* (a peer may still bring a lower one, docs/design.md#rule-5, or a lower one is here and its blob is not), or its blob is not here. While
 //! a new claim is late or pending, the message stays
-//! shown under its former UID: that vanishes when the new one is final.
+//! visible under its former UID: that vanishes when the new one is final.
 //!
-//! Order within [`Replica::settle`]: count the living, hide what is gone, list the mailboxes, then show. So a message
-//! finds its mailbox listed, and what vanishes is told under the name it had.
+//! Order within [`Replica::settle`]: count the living, hide what is gone, list the mailboxes, then make
+//! messages visible. So a message finds its mailbox listed, and what vanishes is announced under the name it had.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::record::{KEYWORDS_LISTED_MAX, Record};
 use crate::replica::NameState;
 use crate::{Effects, MailboxName, Message, MessageId, Peers, Replica, RowKey, steps};
 
-/// What one step tells.
-struct Telling<'a> {
+/// What a step changes for clients, gathered by [`Replica::settle`].
+struct Settling<'a> {
     applied: &'a VersionVector,
     /// Made when something is hidden, shared by all that is.
     hidden_at: Option<Arc<VersionVector>>,
@@ -32,7 +32,7 @@ struct Telling<'a> {
     list_changed: bool,
 }
 
-impl Telling<'_> {
+impl Settling<'_> {
     fn hidden_at(&mut self) -> Arc<VersionVector> {
         self.hidden_at
             .get_or_insert_with(|| Arc::new(self.applied.clone()))
@@ -46,7 +46,7 @@ impl Replica {
         self.mark_dirty(index);
     }
 
-    /// What is shown of the record is looked at in this step.
+    /// What is visible of the record is looked at in this step.
     pub(crate) fn look_at(&mut self, index: u32) {
         let bits = &mut self.records[index].bits;
         if !bits.touched {
@@ -64,7 +64,7 @@ impl Replica {
         }
     }
 
-    /// The row of the record is to be written for what is shown of it.
+    /// The row of the record is to be written for what is visible of it.
     fn mark_visible_dirty(&mut self, index: u32) {
         let bits = &mut self.records[index].bits;
         if !bits.dirty && !bits.dirty_visible {
@@ -94,7 +94,7 @@ impl Replica {
     /// Changes the claims of a record, and the indexes of them.
     pub(crate) fn change_claims(&mut self, index: u32, change: impl FnOnce(&mut Record)) {
         self.stop_waiting(index);
-        self.awaits_no_body(index);
+        self.awaits_no_blob(index);
         let record = &mut self.records[index];
         for uid in record.older() {
             if self.older.get(uid) == Some(&index) {
@@ -120,7 +120,7 @@ impl Replica {
         }
     }
 
-    /// A message, and with it its copies, has other bytes, or another date, than those that were here. What was told of it by its UID holds no more,
+    /// A message, and with it its copies, has other bytes, or another date, than those that were here. What clients know of its UID holds no more,
     /// so that it is given a new one ([`Replica::settle`]): "the internal date, RFC822.SIZE, envelope, body structure, and message texts [...] MUST
     /// never change" (RFC 9051, 2.3.1.1).
     pub(crate) fn change_message(&mut self, origin: MessageId, message: &Message) {
@@ -132,7 +132,7 @@ impl Replica {
             copies.extend(all.map(|(index, _)| index));
         }
         for index in own.into_iter().chain(copies) {
-            self.awaits_no_body(index);
+            self.awaits_no_blob(index);
             let record = &mut self.records[index];
             let before = record.message();
             record.set_message(message.clone());
@@ -140,7 +140,7 @@ impl Replica {
                 self.usage.bytes -= u64::from(before.size);
                 self.usage.bytes += u64::from(message.size);
             }
-            if record.shown != 0 {
+            if record.visible_uid != 0 {
                 record.bits.replaced = true;
                 let mailbox = &mut self.boxes[record.view_box];
                 if record.bits.deleted {
@@ -161,12 +161,12 @@ impl Replica {
         self.change_message(message, chosen);
     }
 
-    /// Whether clients may have been told of the UID under which it is shown.
+    /// Whether the UID under which it is visible may have been announced.
     fn is_announced(&self, index: u32) -> bool {
         let record = &self.records[index];
         let name = self.boxes[record.view_box].listed.as_ref();
         let state = name.and_then(|name| self.names.get(name));
-        state.is_some_and(|state| record.shown < state.mark)
+        state.is_some_and(|state| record.visible_uid < state.mark)
     }
 
     pub(crate) fn stop_waiting(&mut self, index: u32) {
@@ -189,16 +189,16 @@ impl Replica {
         self.last_change * 64 + u64::from(self.slot)
     }
 
-    fn modseq_of(&mut self, telling: &mut Telling<'_>) -> u64 {
-        match telling.modseq {
+    fn modseq_of(&mut self, settling: &mut Settling<'_>) -> u64 {
+        match settling.modseq {
             Some(modseq) => modseq,
-            None => *telling.modseq.insert(self.modseq(telling.now)),
+            None => *settling.modseq.insert(self.modseq(settling.now)),
         }
     }
 
-    /// Brings what is shown in line with the state, for all that was touched.
+    /// Brings what is visible in line with the state, for all that was touched.
     pub(crate) fn settle(&mut self, applied: &VersionVector, now: u64, peers: &Peers) -> Effects {
-        let mut telling = Telling {
+        let mut settling = Settling {
             applied,
             hidden_at: None,
             now,
@@ -214,20 +214,20 @@ impl Replica {
         self.keywords.changed(touched.len());
         for index in &touched {
             self.weigh(*index);
-            self.count_living(*index, &mut telling);
+            self.count_living(*index, &mut settling);
         }
         for index in &touched {
             let record = &self.records[*index];
             let stays =
                 record.alive() && record.mailbox == record.view_box && record.epoch == self.epoch;
             let replaced = record.bits.replaced;
-            if record.shown != 0 && !stays {
-                self.hide(*index, Some(&mut telling));
+            if record.visible_uid != 0 && !stays {
+                self.hide(*index, Some(&mut settling));
                 self.mark_visible_dirty(*index);
-            } else if record.shown != 0 && replaced && !broken("replaced-keeps-uid") {
-                // Shown anew, when its body is here: under the same UID if nobody was told of it, and else it is late.
-                let told = self.is_announced(*index);
-                self.hide(*index, told.then_some(&mut telling));
+            } else if record.visible_uid != 0 && replaced && !broken("replaced-keeps-uid") {
+                // It becomes visible again when its blob is here: under the same UID if that was not announced, and else it is late.
+                let announced = self.is_announced(*index);
+                self.hide(*index, announced.then_some(&mut settling));
                 self.mark_visible_dirty(*index);
             }
             let record = &mut self.records[*index];
@@ -236,18 +236,18 @@ impl Replica {
         }
         for number in std::mem::take(&mut self.touched_boxes) {
             self.boxes[number].touched = false;
-            self.list(number, &mut telling, &mut touched);
+            self.list(number, &mut settling, &mut touched);
         }
         for index in &touched {
-            self.classify(*index, &mut telling);
+            self.classify(*index, &mut settling);
             let bits = &mut self.records[*index].bits;
             bits.touched = false;
             bits.flags_changed = false;
         }
-        self.effects(telling)
+        self.effects(settling)
     }
 
-    fn count_living(&mut self, index: u32, telling: &mut Telling<'_>) {
+    fn count_living(&mut self, index: u32, settling: &mut Settling<'_>) {
         let record = &mut self.records[index];
         let (alive, view_box, mailbox) = (record.alive(), record.view_box, record.mailbox);
         if record.bits.living && (!alive || view_box != mailbox) {
@@ -271,7 +271,7 @@ impl Replica {
             self.hidden.remove(&index);
         } else if !broken("hidden-since-not-restarted") || !self.hidden.contains_key(&index) {
             // Any operation that names a hidden record begins its time anew.
-            self.hidden.insert(index, telling.hidden_at());
+            self.hidden.insert(index, settling.hidden_at());
         }
     }
 
@@ -292,29 +292,29 @@ impl Replica {
     }
 
     /// Takes a message out of the view of its mailbox.
-    fn hide(&mut self, index: u32, telling: Option<&mut Telling<'_>>) {
+    fn hide(&mut self, index: u32, settling: Option<&mut Settling<'_>>) {
         self.uncount(index);
         let record = &mut self.records[index];
-        let uid = std::mem::take(&mut record.shown);
+        let uid = std::mem::take(&mut record.visible_uid);
         let mailbox = &mut self.boxes[record.view_box];
         let removed = mailbox.uids.remove(&uid);
         assert_eq!(
             removed,
             Some(index),
-            "a shown message is in the view of its mailbox"
+            "a visible message is in the view of its mailbox"
         );
         mailbox.list.remove(uid);
         mailbox.size -= u64::from(record.size);
         mailbox.open_ends -= u32::from(record.open_end);
-        if let (Some(telling), Some(name)) =
-            (telling, &self.boxes[self.records[index].view_box].listed)
+        if let (Some(settling), Some(name)) =
+            (settling, &self.boxes[self.records[index].view_box].listed)
         {
-            telling.vanished.entry(name.clone()).or_default().push(uid);
-            telling.changed.insert(name.clone());
+            settling.vanished.entry(name.clone()).or_default().push(uid);
+            settling.changed.insert(name.clone());
         }
     }
 
-    /// Takes a message out of the view for another epoch; that is told by UIDVALIDITY.
+    /// Takes a message out of the view for another epoch, which UIDVALIDITY announces.
     pub(crate) fn hide_unannounced(&mut self, index: u32) {
         self.hide(index, None);
     }
@@ -329,18 +329,18 @@ impl Replica {
         let keywords = &mut self.boxes[record.view_box].keywords;
         for entry in &record.flags {
             if entry.flag >= FIRST_KEYWORD && keywords.len() < KEYWORDS_LISTED_MAX {
-                let shown = record.spelling(entry.flag).unwrap_or(entry.spelling);
-                keywords.insert((entry.flag, shown));
+                let visible = record.spelling(entry.flag).unwrap_or(entry.spelling);
+                keywords.insert((entry.flag, visible));
             }
         }
     }
 
     /// Brings the lists of those with some flags in line; one whose flag has not changed is not written to.
-    fn list_by_flags(&mut self, index: u32, shown: bool) {
+    fn list_by_flags(&mut self, index: u32, visible: bool) {
         let record = &mut self.records[index];
-        let unseen = shown && !record.has(SEEN);
-        let deleted = shown && record.has(DELETED);
-        let flagged = shown && record.has(FLAGGED);
+        let unseen = visible && !record.has(SEEN);
+        let deleted = visible && record.has(DELETED);
+        let flagged = visible && record.has(FLAGGED);
         let mailbox = &mut self.boxes[record.view_box];
         let bits = &mut record.bits;
         let size = u64::from(record.size);
@@ -355,9 +355,11 @@ impl Replica {
             (&mut bits.flagged, flagged, &mut mailbox.flagged),
         ] {
             match (std::mem::replace(is_in, belongs), belongs) {
-                (false, true) => assert!(uids.insert(record.shown), "a UID denotes one message"),
+                (false, true) => {
+                    assert!(uids.insert(record.visible_uid), "a UID denotes one message")
+                }
                 (true, false) => {
-                    let place = uids.remove(record.shown);
+                    let place = uids.remove(record.visible_uid);
                     assert!(place.is_some(), "who has the mark is in the list");
                 }
                 _ => {}
@@ -366,30 +368,30 @@ impl Replica {
     }
 
     /// Brings the list of names in line with one mailbox; adds to `touched` what must be looked at again.
-    fn list(&mut self, number: u32, telling: &mut Telling<'_>, touched: &mut Vec<u32>) {
+    fn list(&mut self, number: u32, settling: &mut Settling<'_>, touched: &mut Vec<u32>) {
         let record = &self.boxes[number];
         let visible = record.visible();
         if visible {
             self.hidden_boxes.remove(&number);
         } else {
-            self.hidden_boxes.insert(number, telling.hidden_at());
+            self.hidden_boxes.insert(number, settling.hidden_at());
         }
         let record = &self.boxes[number];
         let name = visible.then(|| record.name.value.clone());
         if name == record.listed {
             return;
         }
-        telling.list_changed = true;
-        let modseq = self.modseq_of(telling);
+        settling.list_changed = true;
+        let modseq = self.modseq_of(settling);
         if let Some(old) = self.boxes[number].listed.take() {
             let uids = self.boxes[number].uids.keys().copied();
-            telling
+            settling
                 .vanished
                 .entry(old.clone())
                 .or_default()
                 .extend(uids);
             self.unlist(number, &old);
-            telling.changed.insert(old);
+            settling.changed.insert(old);
         }
         let Some(name) = name else { return };
         let mark = self.enlist(number, &name, modseq);
@@ -399,8 +401,8 @@ impl Replica {
             record.base_modseq = modseq;
         }
         record.listed = Some(name.clone());
-        telling.changed.insert(name);
-        // What is below the mark of the new name was not shown under it: it is late. There may be any number of such messages, and another node's
+        settling.changed.insert(name);
+        // What is below the mark of the new name was not visible under it: it is late. There may be any number of such messages, and another node's
         // RENAME is small: their rows are not written, the mailbox's says it of all of them.
         let stale = record.visible_from.is_some();
         let below: Vec<u32> = match broken("rename-shows-below-mark") {
@@ -412,7 +414,7 @@ impl Replica {
             self.hide(index, None);
             self.look_again(index, touched);
         }
-        // What was late or pending under the old name may not be so under the new one. Meanwhile it is not shown under a former UID, under which
+        // What was late or pending under the old name may not be so under the new one. Meanwhile it is not visible under a former UID, under which
         // nobody knows it there.
         let waiting = self
             .late
@@ -423,11 +425,11 @@ impl Replica {
             .filter(|index| self.records[*index].mailbox == number)
             .collect();
         for index in here {
-            let shown = self.records[index].shown != 0;
-            if shown {
+            let visible = self.records[index].visible_uid != 0;
+            if visible {
                 self.hide(index, None);
             }
-            if shown || stale {
+            if visible || stale {
                 self.mark_visible_dirty(index);
             }
             self.look_again(index, touched);
@@ -474,8 +476,8 @@ impl Replica {
         state.mark
     }
 
-    /// Shows a touched message, or finds why it cannot be shown yet.
-    fn classify(&mut self, index: u32, telling: &mut Telling<'_>) {
+    /// Makes a touched message visible, or finds why it cannot be so yet.
+    fn classify(&mut self, index: u32, settling: &mut Settling<'_>) {
         let record = &self.records[index];
         let pending_until = record
             .bits
@@ -487,16 +489,16 @@ impl Replica {
             return;
         }
         let (epoch, uid, number) = (record.epoch, record.uid, record.mailbox);
-        if record.shown != 0 && record.bits.flags_changed {
+        if record.visible_uid != 0 && record.bits.flags_changed {
             self.count(index);
             if !broken("flags-keep-modseq") {
-                self.stamp(index, telling);
+                self.stamp(index, settling);
             }
         }
-        if self.records[index].shown == uid && epoch == self.epoch {
+        if self.records[index].visible_uid == uid && epoch == self.epoch {
             return;
         }
-        if self.hold_back(index, telling.peers) {
+        if self.hold_back(index, settling.peers) {
             return;
         }
         let name = self.boxes[number].listed.as_ref();
@@ -508,38 +510,38 @@ impl Replica {
             self.records[index].bits.late = true;
             return;
         }
-        // Two nodes had one index, and their states were joined: the second is claimed again. This one was not told.
+        // Two nodes had one index, and their snapshots were joined: the second is claimed again. This one was not announced.
         let taken = self.boxes[number].uids.get(&uid);
         if taken.is_some_and(|other| *other != index) {
             self.late.insert((epoch, uid), index);
             self.records[index].bits.late = true;
             return;
         }
-        let below = self.body_awaited_below(uid, telling.peers);
+        let below = self.blob_awaited_below(uid, settling.peers);
         let until = pending_until.flatten().unwrap_or_else(|| {
             let superseded = self.records[index].older().len();
-            // What waits with a lower claim would be late once this one is told.
+            // What waits with a lower claim would be late once this one is announced.
             let lower = self.pending.range(..uid).next_back();
             let lower = lower.map_or(0, |(_, (_, until))| *until);
-            let own = telling.peers.until(superseded);
+            let own = settling.peers.until(superseded);
             own.max(lower).max(below.unwrap_or(0))
         });
-        let in_time = until > telling.peers.mono_micros();
-        let waits = !telling.peers.heard(uid) || below.is_some();
+        let in_time = until > settling.peers.mono_micros();
+        let waits = !settling.peers.heard(uid) || below.is_some();
         if in_time && waits && !broken("nobody-waits") {
             self.pending.insert(uid, (index, until));
             self.records[index].bits.pending = true;
             return;
         }
-        self.make_visible(index, telling);
+        self.make_visible(index, settling);
     }
 
-    fn make_visible(&mut self, index: u32, telling: &mut Telling<'_>) {
-        if self.records[index].shown != 0 {
-            self.hide(index, Some(telling));
+    fn make_visible(&mut self, index: u32, settling: &mut Settling<'_>) {
+        if self.records[index].visible_uid != 0 {
+            self.hide(index, Some(settling));
         }
         let record = &mut self.records[index];
-        record.shown = record.uid;
+        record.visible_uid = record.uid;
         let mailbox = &mut self.boxes[record.view_box];
         mailbox.size += u64::from(record.size);
         mailbox.open_ends += u32::from(record.open_end);
@@ -547,19 +549,19 @@ impl Replica {
         assert_eq!(before, None, "U1: a UID denotes one message");
         mailbox.list.insert(record.uid);
         self.count(index);
-        self.stamp(index, telling);
+        self.stamp(index, settling);
     }
 
-    /// Gives a shown message the MODSEQ of the step.
-    fn stamp(&mut self, index: u32, telling: &mut Telling<'_>) {
-        let modseq = self.modseq_of(telling);
+    /// Gives a visible message the MODSEQ of the step.
+    fn stamp(&mut self, index: u32, settling: &mut Settling<'_>) {
+        let modseq = self.modseq_of(settling);
         self.mark_visible_dirty(index);
         let record = &mut self.records[index];
         let mailbox = &mut self.boxes[record.view_box];
         if let Some(name) = &mailbox.listed
-            && !telling.changed.contains(name)
+            && !settling.changed.contains(name)
         {
-            telling.changed.insert(name.clone());
+            settling.changed.insert(name.clone());
         }
         if std::mem::replace(&mut record.modseq, modseq) == modseq {
             return;
@@ -582,39 +584,39 @@ impl Replica {
     /// Whether an entry of a mailbox's list by MODSEQ still holds.
     pub(crate) fn is_fresh(&self, number: u32, modseq: u64, index: u32) -> bool {
         let fresh = |record: &Record| {
-            record.modseq == modseq && record.shown != 0 && record.view_box == number
+            record.modseq == modseq && record.visible_uid != 0 && record.view_box == number
         };
         self.records.get(index).is_some_and(fresh)
     }
 
-    fn effects(&mut self, mut telling: Telling<'_>) -> Effects {
-        if !telling.changed.is_empty() {
-            let modseq = self.modseq_of(&mut telling);
+    fn effects(&mut self, mut settling: Settling<'_>) -> Effects {
+        if !settling.changed.is_empty() {
+            let modseq = self.modseq_of(&mut settling);
             let unannounced = |name: &MailboxName| {
-                broken("vanishing-keeps-highest") && telling.vanished.contains_key(name)
+                broken("vanishing-keeps-highest") && settling.vanished.contains_key(name)
             };
-            for name in telling.changed.iter().filter(|name| !unannounced(name)) {
+            for name in settling.changed.iter().filter(|name| !unannounced(name)) {
                 if let Some(state) = self.names.get_mut(name) {
                     state.highest = modseq;
                 }
             }
-            if !telling.vanished.is_empty() {
-                self.remember(modseq, std::mem::take(&mut telling.vanished));
+            if !settling.vanished.is_empty() {
+                self.remember(modseq, std::mem::take(&mut settling.vanished));
             }
         }
         Effects {
-            changed: telling.changed.into_iter().collect(),
-            list_changed: std::mem::take(&mut self.list_changed) || telling.list_changed,
+            changed: settling.changed.into_iter().collect(),
+            list_changed: std::mem::take(&mut self.list_changed) || settling.list_changed,
             late: !self.late.is_empty(),
-            wait_until: self.waits_until(telling.peers),
+            wait_until: self.waits_until(settling.peers),
         }
     }
 
     /// Shows what waited for peers (docs/design.md#rule-5) and need wait no longer.
     pub fn release(&mut self, now_micros: u64, peers: &Peers) -> Effects {
-        let body = self.lowest_awaited_body(peers).map(|(uid, _)| uid);
+        let awaited = self.lowest_awaited_blob(peers).map(|(uid, _)| uid);
         let ready = |(uid, (_, until)): &(&u32, &(u32, u64))| {
-            let heard = peers.heard(**uid) && body.is_none_or(|lowest| lowest > **uid);
+            let heard = peers.heard(**uid) && awaited.is_none_or(|lowest| lowest > **uid);
             *until <= peers.mono_micros() || heard
         };
         let due: Vec<u32> = self

@@ -57,7 +57,7 @@ scenarios! {
     rename_below_a_deleted_name
     late_is_claimed_again
     superseded_uid_is_resolved
-    shown_when_peers_are_heard
+    visible_when_peers_are_heard
     rename_onto_announced_name
     rename_writes_no_rows_of_messages
     renamed_again_before_it_is_claimed
@@ -67,7 +67,7 @@ scenarios! {
     takeover_claims_what_was_unknown
     implausible_uid_is_not_believed
     epoch_voids_claims
-    replacing_store_spares_what_was_not_shown
+    replacing_store_spares_what_was_not_seen
     missing_record_is_named
     content_goes_with_the_last_copy
     blocks_by_rank_do_not_interleave

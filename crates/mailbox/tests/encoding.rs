@@ -357,7 +357,7 @@ fn rows_of_version_1_keep_their_meaning() {
     assert!(replica.take_dirty().is_empty());
 }
 
-/// Rows that were written under another slot: what is told as HIGHESTMODSEQ is believed when it comes back, and nothing has changed since.
+/// Rows that were written under another slot: what is announced as HIGHESTMODSEQ is believed when it comes back, and nothing has changed since.
 #[test]
 fn the_highest_modseq_is_ours_under_any_slot() {
     let written = account();
@@ -608,7 +608,7 @@ fn nodes_with_rows_of_before_come_to_spell_alike() {
         let account = AccountId([9; 16]);
         Replica::load(account, slot, rows, &VersionVector::new()).expect("loads")
     };
-    let told = |replica: &Replica| {
+    let keywords = |replica: &Replica| {
         let rows = replica.rows(&name("Sent"), 1..=u32::MAX);
         let keywords = rows.iter().flat_map(|row| row.flags.keywords().to_vec());
         keywords
@@ -616,8 +616,8 @@ fn nodes_with_rows_of_before_come_to_spell_alike() {
             .collect::<Vec<_>>()
     };
     let mut nodes = [heard("$Forwarded", 5), heard("$FORWARDED", 9)];
-    assert_eq!(told(&nodes[0]), ["$Forwarded"]);
-    assert_eq!(told(&nodes[1]), ["$FORWARDED"]);
+    assert_eq!(keywords(&nodes[0]), ["$Forwarded"]);
+    assert_eq!(keywords(&nodes[1]), ["$FORWARDED"]);
     let seen: VersionVector = [(Incarnation::from_hash(0x1234_5678_9abc_def0), 1000)]
         .into_iter()
         .collect();
@@ -641,6 +641,6 @@ fn nodes_with_rows_of_before_come_to_spell_alike() {
         }
         assert!(!node.spells_as_heard() && node.plan_spellings().ops.is_empty());
     }
-    assert_eq!(told(&nodes[0]), told(&nodes[1]));
-    assert_eq!(told(&nodes[0]), ["$Forwarded"], "the least dot says so");
+    assert_eq!(keywords(&nodes[0]), keywords(&nodes[1]));
+    assert_eq!(keywords(&nodes[0]), ["$Forwarded"], "the least dot says so");
 }

@@ -199,7 +199,7 @@ fn what_leaves_no_tombstone_comes_back() {
 
 /// Of three nodes one has only a tombstone, one the record of what was removed, and one, which has come back with an older disk, imports the message
 /// again before it knows of either, from a source that gives other bytes by now: it stays removed at all of them, whichever way they come to know. A
-/// copy stays, with one body.
+/// copy stays, with one blob.
 #[test]
 fn what_has_a_tombstone_stays_removed() {
     for copies in [0, 1] {
@@ -267,23 +267,23 @@ fn stays_removed(copies: u32) {
         assert_eq!(replica.hidden(), hidden);
         // The content row is of the origin.
         let mut origins: Vec<MessageId> = replica.contents().map(|(origin, _)| origin).collect();
-        let bodies = origins.len();
+        let blobs = origins.len();
         origins.dedup();
-        assert_eq!(origins.len(), bodies);
+        assert_eq!(origins.len(), blobs);
     };
 
     // By operations, where there is a tombstone: its record is there again, and goes as before.
     let mut by_ops = one.replica.clone();
     hear(&mut by_ops, &all);
     holds(&by_ops, 1);
-    // Of the two bodies it is the greater one, in the copy, too.
+    // Of the two blobs it is the greater one, in the copy, too.
     let contents = rows_of(&by_ops.take_dirty(), is_content);
     assert_eq!(contents, 1);
     assert_eq!(by_ops.take_replaced().len(), copies as usize);
     assert_eq!(collect(&mut by_ops, &all).0, [copies == 0]);
     holds(&by_ops, 0);
 
-    // By states, in all directions, and as a load finds it.
+    // By snapshots, in all directions, and as a load finds it.
     let join = |mine: &Replica, mine_at, other: &Replica, other_at| {
         let mut joined = mine.clone();
         joined.join(mine_at, other, other_at, hlc, &Peers::none());

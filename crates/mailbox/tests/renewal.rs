@@ -119,7 +119,7 @@ impl Node {
         plan.outcome
     }
 
-    /// An older copy, with these rows and what it had applied, that is to be renewed and is joined to the state of this node before.
+    /// An older copy, with these rows and what it had applied, that is to be renewed and is joined with a snapshot of this node before.
     fn joined_by(
         &self,
         rows: Vec<(RowKey, Vec<u8>)>,
@@ -179,18 +179,18 @@ fn uids_of_the_lost_time_are_given_to_nobody() {
     };
     // What the copy does not know.
     let mut gone = lost.append(&inbox, 900);
-    let told = lost.next(&inbox);
+    let announced = lost.next(&inbox);
     assert_eq!(
         node.replica.uids(&inbox),
         kept,
         "what there is keeps its UIDs"
     );
-    assert!(node.next(&inbox) >= told, "UIDNEXT does not go back");
+    assert!(node.next(&inbox) >= announced, "UIDNEXT does not go back");
     let new = node.append(&inbox, 900);
-    assert!(new.iter().all(|uid| *uid >= told));
+    assert!(new.iter().all(|uid| *uid >= announced));
     gone.retain(|uid| new.contains(uid));
     assert_eq!(gone, [0u32; 0]);
-    // Nor are they so low under a name that may have been told of in that time.
+    // Nor are they so low under a name that may have been announced in that time.
     let (other, elsewhere) = (
         MailboxName::new("a").unwrap(),
         MailboxName::new("b").unwrap(),
@@ -207,7 +207,12 @@ fn uids_of_the_lost_time_are_given_to_nobody() {
         .plan_rename(&node.at(), &other, &elsewhere)
         .unwrap();
     node.apply(rename.ops);
-    assert!(node.replica.uids(&elsewhere).iter().all(|uid| *uid >= told));
+    assert!(
+        node.replica
+            .uids(&elsewhere)
+            .iter()
+            .all(|uid| *uid >= announced)
+    );
 }
 
 #[test]
@@ -226,7 +231,7 @@ fn modseqs_of_the_lost_time_are_not_believed() {
             assert!(modseq > known && node.replica.is_own_modseq(modseq));
         }
         let changed = node.replica.changed_since(&inbox, known);
-        assert_eq!(changed, kept, "all that is shown has changed");
+        assert_eq!(changed, kept, "all that is visible has changed");
         assert_eq!(node.replica.vanished_since(&inbox, known), None);
     }
 }
@@ -239,17 +244,21 @@ fn a_client_that_names_a_uid_of_the_lost_time_is_believed() {
     let (mut node, _) = lost.put_back(2, 5, &renewal(2));
     // More than the lead allows for.
     lost.append(&inbox, 6_000);
-    let told = lost.next(&inbox);
+    let announced = lost.next(&inbox);
     let new = node.append(&inbox, 2);
-    assert!(new.iter().all(|uid| *uid < told), "the lead was too short");
+    assert!(
+        new.iter().all(|uid| *uid < announced),
+        "the lead was too short"
+    );
     assert_eq!(node.replica.lost(&inbox, &kept), None, "nothing unknown");
     assert_eq!(
-        node.replica.lost(&inbox, &[u32::MAX, told + (1 << 28)]),
+        node.replica
+            .lost(&inbox, &[u32::MAX, announced + (1 << 28)]),
         None,
         "not plausible"
     );
-    let takeover = node.replica.lost(&inbox, &[told, 7]).unwrap();
-    assert!(takeover.named[0].1 >= told - 1);
+    let takeover = node.replica.lost(&inbox, &[announced, 7]).unwrap();
+    assert!(takeover.named[0].1 >= announced - 1);
     loop {
         let plan = node.replica.plan_takeover(&node.at(), &takeover);
         if plan.ops.is_empty() {
@@ -262,13 +271,13 @@ fn a_client_that_names_a_uid_of_the_lost_time_is_believed() {
     let uids = node.replica.uids(&inbox);
     assert_eq!(uids[..3], kept, "the client knows these");
     assert!(
-        uids[3..].iter().all(|uid| *uid >= told),
+        uids[3..].iter().all(|uid| *uid >= announced),
         "and has not seen these: {uids:?}"
     );
     assert_eq!(uids.len(), 5);
-    assert!(node.next(&inbox) > told);
-    assert!(node.append(&inbox, 1)[0] > told);
-    assert_eq!(node.replica.lost(&inbox, &[told]), None);
+    assert!(node.next(&inbox) > announced);
+    assert!(node.append(&inbox, 1)[0] > announced);
+    assert_eq!(node.replica.lost(&inbox, &[announced]), None);
 }
 
 #[test]
@@ -297,7 +306,7 @@ fn when_the_slots_are_used_up_uidvalidity_rises() {
 }
 
 /// Where an account was done away with, and opened anew by what another node had written, the operation by which an epoch rose had been passed over:
-/// what was claimed in that epoch was never shown, and claiming it again did not help.
+/// what was claimed in that epoch was never visible, and claiming it again did not help.
 #[test]
 fn who_claims_in_a_later_epoch_is_followed_into_it() {
     let inbox = MailboxName::inbox();
@@ -383,7 +392,7 @@ fn an_epoch_that_a_crash_interrupts_goes_on() {
     assert_eq!(again.replica.uids(&inbox).len(), 10_000);
 }
 
-/// An older copy has a delivery that was removed, and collected everywhere: by the state of who knew it and has no record of it, it is gone. What
+/// An older copy has a delivery that was removed, and collected everywhere: by a snapshot of a node that knew it and has no record of it, it is gone. What
 /// that one never knew stays, whether or not it knew all else.
 #[test]
 fn a_delivery_that_was_collected_does_not_come_back_by_an_older_copy() {
@@ -418,7 +427,7 @@ fn a_delivery_that_was_collected_does_not_come_back_by_an_older_copy() {
     }
 }
 
-/// The same when an epoch came between, and by the state of a node that was given all by who knew it.
+/// The same when an epoch came between, and by a snapshot of a node that got all from one that knew it.
 #[test]
 fn a_delivery_of_the_last_epoch_that_was_collected_does_not_come_back() {
     for by_another in [false, true] {
@@ -456,17 +465,18 @@ fn a_delivery_of_the_last_epoch_that_was_collected_does_not_come_back() {
     }
 }
 
-/// What comes to an older copy before it is renewed (a state, here) may be below what was told in the lost time: it is not shown under its UID of then.
+/// What comes to an older copy before it is renewed (a snapshot, here) may be below what was announced in the lost time: it is not
+/// visible under its UID of then.
 #[test]
-fn what_comes_with_a_state_is_not_shown_below_what_was_told() {
+fn what_comes_with_a_snapshot_is_not_visible_below_what_was_announced() {
     let inbox = MailboxName::inbox();
     let mut node = Node::new();
     let kept = node.append(&inbox, 1);
     let rows = node.replica.all_rows();
     let mine = node.applied.clone();
-    // Told in the lost time, when this message was late here and was shown elsewhere.
+    // Announced in the lost time, when this message was late here and was visible elsewhere.
     node.append(&inbox, 2);
-    let told = node.next(&inbox);
+    let announced = node.next(&inbox);
 
     let again = renewal(2);
     let mut older = node.joined_by(rows, &mine, &again);
@@ -477,12 +487,12 @@ fn what_comes_with_a_state_is_not_shown_below_what_was_told() {
     let uids = older.uids();
     assert_eq!((uids[0], uids.len()), (kept[0], 3));
     let next = older.next(&inbox);
-    assert!(uids[1..].iter().all(|uid| (told..next).contains(uid)));
+    assert!(uids[1..].iter().all(|uid| (announced..next).contains(uid)));
 }
 
 /// The same if UIDVALIDITY has risen since the copy was made: marks are of an epoch.
 #[test]
-fn what_comes_with_a_state_of_a_later_epoch_is_not_shown_below_what_was_told() {
+fn what_comes_with_a_snapshot_of_a_later_epoch_is_not_visible_below_what_was_announced() {
     let inbox = MailboxName::inbox();
     let mut node = Node::new();
     node.append(&inbox, 1);
@@ -492,9 +502,9 @@ fn what_comes_with_a_state_of_a_later_epoch_is_not_shown_below_what_was_told() {
     node.apply(plan.ops);
     let plan = node.replica.plan_late(&node.at(), &Peers::none());
     node.apply(plan.ops);
-    // Told in the lost time, when this message was late here and was shown elsewhere.
+    // Announced in the lost time, when this message was late here and was visible elsewhere.
     node.append(&inbox, 2);
-    let told = node.next(&inbox);
+    let announced = node.next(&inbox);
 
     let again = renewal(2);
     let mut older = node.joined_by(rows, &mine, &again);
@@ -505,7 +515,7 @@ fn what_comes_with_a_state_of_a_later_epoch_is_not_shown_below_what_was_told() {
     assert_eq!(older.replica.uidvalidity(), node.replica.uidvalidity());
     assert_eq!(uids.len(), 3);
     assert!(
-        uids.iter().all(|uid| (told..next).contains(uid)),
-        "{uids:?}, {told}"
+        uids.iter().all(|uid| (announced..next).contains(uid)),
+        "{uids:?}, {announced}"
     );
 }

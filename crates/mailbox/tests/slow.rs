@@ -29,7 +29,7 @@ struct Sent {
 
 enum Event {
     Batch(Sent),
-    /// A counter of a peer, and the number of its own log at which it was told.
+    /// A counter of a peer, and the number of its own log at which it was announced.
     Counter(usize, u64, u32),
     Append,
     /// Something may have waited long enough.
@@ -44,7 +44,7 @@ struct Node {
     /// Of each peer the greatest counter that counts, and those that wait for its log.
     heard: BTreeMap<usize, u32>,
     counters: Vec<(usize, u64, u32)>,
-    told: u32,
+    announced: u32,
     /// When it looks whether something has waited long enough.
     times: BTreeSet<u64>,
 }
@@ -78,7 +78,7 @@ impl World {
             early: Vec::new(),
             heard: BTreeMap::new(),
             counters: Vec::new(),
-            told: 0,
+            announced: 0,
             times: BTreeSet::new(),
         };
         let mut world = World {
@@ -205,7 +205,7 @@ impl World {
         self.show(i);
     }
 
-    /// What was heard releases what waits; then a reader looks, what is late is claimed again, and all are told how far this node is.
+    /// What was heard releases what waits; then a reader looks, what is late is claimed again, and all others get this node's counter.
     fn show(&mut self, i: usize) {
         loop {
             let peers = self.peers(i);
@@ -237,8 +237,8 @@ impl World {
         }
         self.nodes[i].replica.take_dirty();
         let counter = self.nodes[i].replica.counter();
-        if counter > self.nodes[i].told {
-            self.nodes[i].told = counter;
+        if counter > self.nodes[i].announced {
+            self.nodes[i].announced = counter;
             let upto = self.nodes[i].applied.get(maker(i));
             self.tell_others(i, || Event::Counter(i, upto, counter));
         }
@@ -276,8 +276,8 @@ fn alike(nodes: usize, micros: u64) -> Vec<Vec<u64>> {
     vec![vec![micros; nodes]; nodes]
 }
 
-/// Two nodes, three messages, each shown before the other node has heard of it: two claims are always on their way, and each arrives below what was told
-/// there (`proofs/proof/Restless.v`, `bouncing`).
+/// Two nodes, three messages, each visible before the other node has heard of it: two claims are always on their way, and each arrives below what was
+/// announced there (`proofs/proof/Restless.v`, `bouncing`).
 #[test]
 fn bouncing_ends() {
     let mut random = Rng::new(1);
@@ -290,7 +290,8 @@ fn bouncing_ends() {
     }
 }
 
-/// Who writes all the time on such a link has the mail shown all the same: what is new waits for what is claimed again, and does not overtake it.
+/// On such a link the mail of a node that writes all the time becomes visible all the same: what is new waits for what is claimed
+/// again, and does not overtake it.
 #[test]
 fn what_is_new_does_not_overtake() {
     for delay in [1_100_000, 3 * SECOND, 6 * SECOND] {

@@ -7,7 +7,7 @@ use crate::{
     node::{NOW, Node},
 };
 
-fn shown(node: &Node) -> usize {
+fn visible(node: &Node) -> usize {
     node.replica.uids(&MailboxName::inbox()).len()
 }
 
@@ -34,7 +34,7 @@ fn an_operation_that_gives_a_uid_again_is_refused() {
 
 /// The one that comes is claimed again.
 #[test]
-fn joined_states_that_give_a_uid_twice_show_both() {
+fn joined_snapshots_that_give_a_uid_twice_show_both() {
     let (mut one, two, _) = two();
     let mine = one.applied.clone();
     let effects = one
@@ -42,8 +42,8 @@ fn joined_states_that_give_a_uid_twice_show_both() {
         .join(&mine, &two.replica, &two.applied, NOW, &Peers::none());
     one.applied.merge(&two.applied);
     assert!(effects.late);
-    assert_eq!(shown(&one), 1);
+    assert_eq!(visible(&one), 1);
     let ops = one.replica.plan_late(&one.at(), &Peers::none()).ops;
     one.apply(one.origin, ops).expect("its own");
-    assert_eq!((shown(&one), one.replica.is_clean()), (2, true));
+    assert_eq!((visible(&one), one.replica.is_clean()), (2, true));
 }

@@ -92,7 +92,7 @@ fn nested(part: &Part, outer: Span, depth: usize) {
 /// Every path of the tree, and one that is not there: a section lies within the message.
 fn sections(summary: &Summary, path: &mut Vec<u32>, part: &Part) {
     let texts = [
-        SectionText::Whole,
+        SectionText::MessageOrBody,
         SectionText::Header,
         SectionText::Text,
         SectionText::Mime,
@@ -112,7 +112,7 @@ fn sections(summary: &Summary, path: &mut Vec<u32>, part: &Part) {
         match number.checked_sub(1).and_then(|at| children.get(at)) {
             Some(child) => sections(summary, path, child),
             None => {
-                let _ = resolve(summary, path, SectionText::Whole);
+                let _ = resolve(summary, path, SectionText::MessageOrBody);
             }
         }
         path.pop();

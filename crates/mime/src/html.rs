@@ -6,13 +6,13 @@
 /// Takes markup out of HTML.
 #[derive(Default)]
 pub(crate) struct Stripper {
-    state: State,
+    state: StripperState,
     /// The present tag's or entity's name, as far as it matters.
     name: String,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum StripperState {
     #[default]
     Text,
     /// Behind `&`.
@@ -55,22 +55,22 @@ impl Stripper {
 
     fn next(&mut self, character: char, out: &mut impl FnMut(char)) {
         self.state = match (self.state, character) {
-            (State::Text, '<') => State::Open,
-            (State::Text, '&') => {
+            (StripperState::Text, '<') => StripperState::Open,
+            (StripperState::Text, '&') => {
                 self.name.clear();
-                State::Entity
+                StripperState::Entity
             }
-            (State::Text, _) => {
+            (StripperState::Text, _) => {
                 out(character);
-                State::Text
+                StripperState::Text
             }
-            (State::Entity, 'a'..='z' | 'A'..='Z' | '0'..='9' | '#')
+            (StripperState::Entity, 'a'..='z' | 'A'..='Z' | '0'..='9' | '#')
                 if self.name.len() < NAME_BYTES_MAX =>
             {
                 self.name.push(character);
-                State::Entity
+                StripperState::Entity
             }
-            (State::Entity, _) => {
+            (StripperState::Entity, _) => {
                 let semicolon = character == ';';
                 match entity(&self.name) {
                     Some(meant) => out(meant),
@@ -82,35 +82,35 @@ impl Stripper {
                         }
                     }
                 }
-                self.state = State::Text;
+                self.state = StripperState::Text;
                 if !semicolon {
                     self.next(character, out);
                 }
                 return;
             }
-            (State::Open, '/') => State::Close,
-            (State::Open, '!') => State::Declaration(0),
-            (State::Open, '?') => self.nameless(),
-            (State::Open | State::Close, 'a'..='z' | 'A'..='Z') => {
+            (StripperState::Open, '/') => StripperState::Close,
+            (StripperState::Open, '!') => StripperState::Declaration(0),
+            (StripperState::Open, '?') => self.nameless(),
+            (StripperState::Open | StripperState::Close, 'a'..='z' | 'A'..='Z') => {
                 self.name.clear();
                 self.name.push(character.to_ascii_lowercase());
-                State::Name(self.state == State::Close)
+                StripperState::Name(self.state == StripperState::Close)
             }
-            (State::Open, _) => {
+            (StripperState::Open, _) => {
                 // No tag.
                 out('<');
-                self.state = State::Text;
+                self.state = StripperState::Text;
                 return self.next(character, out);
             }
-            (State::Close, '>') => State::Text,
-            (State::Close, _) => self.nameless(),
-            (State::Name(_), 'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | ':' | '_') => {
+            (StripperState::Close, '>') => StripperState::Text,
+            (StripperState::Close, _) => self.nameless(),
+            (StripperState::Name(_), 'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | ':' | '_') => {
                 if self.name.len() <= NAME_BYTES_MAX {
                     self.name.push(character.to_ascii_lowercase());
                 }
                 self.state
             }
-            (State::Name(closing), _) => {
+            (StripperState::Name(closing), _) => {
                 if !INLINE.contains(&self.name.as_str()) {
                     out(' ');
                 }
@@ -118,38 +118,42 @@ impl Stripper {
                     // It hides nothing.
                     self.name.clear();
                 }
-                self.state = State::Attributes;
+                self.state = StripperState::Attributes;
                 return self.next(character, out);
             }
-            (State::Attributes, '>') => {
+            (StripperState::Attributes, '>') => {
                 let hidden = HIDDEN.iter().position(|name| *name == self.name);
                 self.name.clear();
-                hidden.map_or(State::Text, |number| State::Hidden(number as u8, 0))
+                hidden.map_or(StripperState::Text, |number| {
+                    StripperState::Hidden(number as u8, 0)
+                })
             }
-            (State::Attributes, '"' | '\'') => State::Quoted(character),
-            (State::Quoted(quote), _) if character == quote => State::Attributes,
-            (State::Declaration(0), '-') => State::Declaration(1),
+            (StripperState::Attributes, '"' | '\'') => StripperState::Quoted(character),
+            (StripperState::Quoted(quote), _) if character == quote => StripperState::Attributes,
+            (StripperState::Declaration(0), '-') => StripperState::Declaration(1),
             // `<!-->` is a whole comment.
-            (State::Declaration(1), '-') => State::Comment(2),
-            (State::Declaration(_), '>') => State::Text,
-            (State::Declaration(_), _) => State::Declaration(2),
-            (State::Comment(2..), '>') => State::Text,
-            (State::Comment(hyphens), '-') => State::Comment(hyphens.saturating_add(1)),
-            (State::Comment(_), _) => State::Comment(0),
-            (State::Hidden(number, seen), _) => hidden(number, seen, character),
-            (state @ (State::Attributes | State::Quoted(_)), _) => state,
+            (StripperState::Declaration(1), '-') => StripperState::Comment(2),
+            (StripperState::Declaration(_), '>') => StripperState::Text,
+            (StripperState::Declaration(_), _) => StripperState::Declaration(2),
+            (StripperState::Comment(2..), '>') => StripperState::Text,
+            (StripperState::Comment(hyphens), '-') => {
+                StripperState::Comment(hyphens.saturating_add(1))
+            }
+            (StripperState::Comment(_), _) => StripperState::Comment(0),
+            (StripperState::Hidden(number, seen), _) => hidden(number, seen, character),
+            (state @ (StripperState::Attributes | StripperState::Quoted(_)), _) => state,
         };
     }
 
     /// A tag that means nothing, up to its end.
-    fn nameless(&mut self) -> State {
+    fn nameless(&mut self) -> StripperState {
         self.name.clear();
-        State::Attributes
+        StripperState::Attributes
     }
 }
 
 /// In the content of a hidden element: its closing tag ends it.
-fn hidden(number: u8, seen: u8, character: char) -> State {
+fn hidden(number: u8, seen: u8, character: char) -> StripperState {
     let name = HIDDEN[usize::from(number)].as_bytes();
     let expected = match seen {
         0 => b'<',
@@ -158,10 +162,10 @@ fn hidden(number: u8, seen: u8, character: char) -> State {
     };
     let matches = character.to_ascii_lowercase() == char::from(expected);
     match (matches, character) {
-        (true, _) if usize::from(seen) == name.len() + 1 => State::Attributes,
-        (true, _) => State::Hidden(number, seen + 1),
-        (false, '<') => State::Hidden(number, 1),
-        (false, _) => State::Hidden(number, 0),
+        (true, _) if usize::from(seen) == name.len() + 1 => StripperState::Attributes,
+        (true, _) => StripperState::Hidden(number, seen + 1),
+        (false, '<') => StripperState::Hidden(number, 1),
+        (false, _) => StripperState::Hidden(number, 0),
     }
 }
 

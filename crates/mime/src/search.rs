@@ -334,7 +334,7 @@ impl SegmentDecoder {
             SegmentDecoder::Header(splitter, decoder) => {
                 splitter.push(
                     piece,
-                    &mut WholeFields {
+                    &mut FieldTexts {
                         decoder,
                         matcher,
                         text: String::new(),
@@ -368,7 +368,7 @@ impl SegmentDecoder {
     fn finish(self, matcher: &mut Matcher) {
         match self {
             SegmentDecoder::Header(mut splitter, mut decoder) => {
-                splitter.finish(&mut WholeFields {
+                splitter.finish(&mut FieldTexts {
                     decoder: &mut decoder,
                     matcher,
                     text: String::new(),
@@ -406,13 +406,13 @@ impl SegmentDecoder {
 }
 
 /// Every field as one text: name, colon, decoded value.
-struct WholeFields<'a> {
+struct FieldTexts<'a> {
     decoder: &'a mut HeaderDecoder,
     matcher: &'a mut Matcher,
     text: String,
 }
 
-impl FieldSink for WholeFields<'_> {
+impl FieldSink for FieldTexts<'_> {
     fn name(&mut self, name: &[u8]) {
         self.value(name);
         self.value(b":");

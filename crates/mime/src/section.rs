@@ -10,8 +10,8 @@ use crate::transfer::Encoding;
 /// What stands behind the part numbers of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SectionText {
-    /// Nothing: the whole message, or the body of the part.
-    Whole,
+    /// Nothing: the message, or the body of the part.
+    MessageOrBody,
     /// HEADER, and also HEADER.FIELDS and HEADER.FIELDS.NOT, which are filters on this range.
     Header,
     /// TEXT.
@@ -56,7 +56,7 @@ pub fn resolve<'a>(summary: &'a Summary, path: &[u32], text: SectionText) -> Opt
         cursor = Cursor::Part(cursor.child(number)?);
     }
     match (cursor, text) {
-        (Cursor::Message(message), SectionText::Whole) => Some(Resolved {
+        (Cursor::Message(message), SectionText::MessageOrBody) => Some(Resolved {
             span: Span {
                 start: 0,
                 len: summary.size,
@@ -65,7 +65,7 @@ pub fn resolve<'a>(summary: &'a Summary, path: &[u32], text: SectionText) -> Opt
             within,
         }),
         (Cursor::Message(_), SectionText::Mime) => None,
-        (Cursor::Part(part), SectionText::Whole) => Some(Resolved {
+        (Cursor::Part(part), SectionText::MessageOrBody) => Some(Resolved {
             span: part.body,
             part,
             within,
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn sections() {
-        use SectionText::{Header, Mime, Text, Whole};
-        check(MESSAGE, &[], Whole, Some(MESSAGE));
+        use SectionText::{Header, MessageOrBody, Mime, Text};
+        check(MESSAGE, &[], MessageOrBody, Some(MESSAGE));
         check(
             MESSAGE,
             &[],
@@ -181,11 +181,11 @@ mod tests {
             Some(MESSAGE.split_once("\n\n").unwrap().1),
         );
         check(MESSAGE, &[], Mime, None);
-        check(MESSAGE, &[1], Whole, Some("one"));
+        check(MESSAGE, &[1], MessageOrBody, Some("one"));
         check(MESSAGE, &[1], Mime, Some("Content-Type: text/plain\n\n"));
         check(MESSAGE, &[1], Header, None);
         check(MESSAGE, &[1], Text, None);
-        check(MESSAGE, &[1, 1], Whole, None);
+        check(MESSAGE, &[1, 1], MessageOrBody, None);
         check(
             MESSAGE,
             &[2],
@@ -198,26 +198,36 @@ mod tests {
             Header,
             Some("Subject: two\nContent-Type: multipart/mixed; boundary=B\n\n"),
         );
-        check(MESSAGE, &[2, 1], Whole, Some("two-one"));
+        check(MESSAGE, &[2, 1], MessageOrBody, Some("two-one"));
         check(MESSAGE, &[2, 1], Mime, Some("\n"));
-        check(MESSAGE, &[2, 2], Whole, Some("Subject: two-two\n\ndeep"));
+        check(
+            MESSAGE,
+            &[2, 2],
+            MessageOrBody,
+            Some("Subject: two-two\n\ndeep"),
+        );
         check(MESSAGE, &[2, 2], Header, Some("Subject: two-two\n\n"));
         check(MESSAGE, &[2, 2], Text, Some("deep"));
-        check(MESSAGE, &[2, 2, 1], Whole, Some("deep"));
+        check(MESSAGE, &[2, 2, 1], MessageOrBody, Some("deep"));
         check(MESSAGE, &[2, 2, 1], Mime, Some("Subject: two-two\n\n"));
-        check(MESSAGE, &[2, 2, 1, 1], Whole, None);
-        check(MESSAGE, &[2, 2, 2], Whole, None);
-        check(MESSAGE, &[3], Whole, Some("--C\n\nthree-one\n--C--"));
+        check(MESSAGE, &[2, 2, 1, 1], MessageOrBody, None);
+        check(MESSAGE, &[2, 2, 2], MessageOrBody, None);
+        check(
+            MESSAGE,
+            &[3],
+            MessageOrBody,
+            Some("--C\n\nthree-one\n--C--"),
+        );
         check(MESSAGE, &[3], Header, None);
-        check(MESSAGE, &[3, 1], Whole, Some("three-one"));
-        check(MESSAGE, &[4], Whole, None);
-        check(MESSAGE, &[0], Whole, None);
-        check(MESSAGE, &[u32::MAX], Whole, None);
+        check(MESSAGE, &[3, 1], MessageOrBody, Some("three-one"));
+        check(MESSAGE, &[4], MessageOrBody, None);
+        check(MESSAGE, &[0], MessageOrBody, None);
+        check(MESSAGE, &[u32::MAX], MessageOrBody, None);
     }
 
     #[test]
     fn sections_in_an_encoded_message() {
-        use SectionText::{Header, Mime, Text, Whole};
+        use SectionText::{Header, MessageOrBody, Mime, Text};
         let inner = "Subject: in\r\nContent-Type: multipart/mixed; boundary=B\r\n\r\n--B\r\nA: b\r\n\r\none\r\n--B--";
         let base64 = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, inner);
         let message = format!(
@@ -250,10 +260,10 @@ mod tests {
             );
         };
         let (header, body) = inner.split_at(inner.find("--B").unwrap());
-        check(&[1], Whole, false, &base64);
+        check(&[1], MessageOrBody, false, &base64);
         check(&[1], Header, true, header);
         check(&[1], Text, true, body);
-        check(&[1, 1], Whole, true, "one");
+        check(&[1, 1], MessageOrBody, true, "one");
         check(&[1, 1], Mime, true, "A: b\r\n\r\n");
         // The stored form says the same.
         assert_eq!(Summary::decode(&summary.encode()).unwrap(), summary);
@@ -261,12 +271,17 @@ mod tests {
 
     #[test]
     fn part_1_of_a_simple_message() {
-        use SectionText::{Header, Mime, Text, Whole};
-        check("A: b\r\n\r\ntext\r\n", &[1], Whole, Some("text\r\n"));
+        use SectionText::{Header, MessageOrBody, Mime, Text};
+        check(
+            "A: b\r\n\r\ntext\r\n",
+            &[1],
+            MessageOrBody,
+            Some("text\r\n"),
+        );
         check("A: b\r\n\r\ntext\r\n", &[1], Mime, Some("A: b\r\n\r\n"));
         check("A: b\r\n\r\ntext\r\n", &[1], Text, None);
-        check("A: b\r\n\r\ntext\r\n", &[1, 1], Whole, None);
-        check("A: b\r\n\r\ntext\r\n", &[2], Whole, None);
+        check("A: b\r\n\r\ntext\r\n", &[1, 1], MessageOrBody, None);
+        check("A: b\r\n\r\ntext\r\n", &[2], MessageOrBody, None);
         check(
             "Content-Type: message/rfc822\n\nB: c\n\nx",
             &[1],
@@ -276,7 +291,7 @@ mod tests {
         check(
             "Content-Type: message/rfc822\n\nB: c\n\nx",
             &[1, 1],
-            Whole,
+            MessageOrBody,
             Some("x"),
         );
     }

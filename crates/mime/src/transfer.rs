@@ -38,10 +38,10 @@ impl Encoding {
 /// Undoes a transfer encoding, in constant memory. What is broken is skipped or left as it is, as RFC 2045 6.7 and 6.8
 /// advise.
 pub struct TransferDecoder {
-    state: State,
+    state: DecoderState,
 }
 
-enum State {
+enum DecoderState {
     Identity,
     Base64 { bits: u32, digits: u8 },
     QuotedPrintable(QuotedPrintable),
@@ -52,10 +52,10 @@ impl TransferDecoder {
     /// A decoder at the start of a body.
     pub fn new(encoding: Encoding) -> TransferDecoder {
         let state = match encoding {
-            Encoding::Identity => State::Identity,
-            Encoding::Base64 => State::Base64 { bits: 0, digits: 0 },
-            Encoding::QuotedPrintable => State::QuotedPrintable(QuotedPrintable::default()),
-            Encoding::Uuencode => State::Uuencode {
+            Encoding::Identity => DecoderState::Identity,
+            Encoding::Base64 => DecoderState::Base64 { bits: 0, digits: 0 },
+            Encoding::QuotedPrintable => DecoderState::QuotedPrintable(QuotedPrintable::default()),
+            Encoding::Uuencode => DecoderState::Uuencode {
                 line: Vec::new(),
                 inside: false,
             },
@@ -67,12 +67,12 @@ impl TransferDecoder {
     /// and some constant.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         match &mut self.state {
-            State::Identity => out.extend_from_slice(bytes),
-            State::Base64 { bits, digits } => base64(bytes, bits, digits, out),
-            State::QuotedPrintable(decoder) => {
+            DecoderState::Identity => out.extend_from_slice(bytes),
+            DecoderState::Base64 { bits, digits } => base64(bytes, bits, digits, out),
+            DecoderState::QuotedPrintable(decoder) => {
                 bytes.iter().for_each(|&byte| decoder.byte(byte, out))
             }
-            State::Uuencode { line, inside } => {
+            DecoderState::Uuencode { line, inside } => {
                 for &byte in bytes {
                     if byte == b'\n' {
                         uuencoded_line(line, inside, out);
@@ -88,10 +88,10 @@ impl TransferDecoder {
     /// The body is at its end; another may follow.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         match &mut self.state {
-            State::Identity => {}
-            State::Base64 { bits, digits } => base64_end(bits, digits, out),
-            State::QuotedPrintable(decoder) => decoder.finish(out),
-            State::Uuencode { line, inside } => {
+            DecoderState::Identity => {}
+            DecoderState::Base64 { bits, digits } => base64_end(bits, digits, out),
+            DecoderState::QuotedPrintable(decoder) => decoder.finish(out),
+            DecoderState::Uuencode { line, inside } => {
                 uuencoded_line(line, inside, out);
                 line.clear();
                 *inside = false;

@@ -86,7 +86,7 @@ fn compare(
     let section = |text| resolve(summary, path, text).map(|found| bytes(message, found.span));
     if !outermost {
         assert_eq!(
-            section(SectionText::Whole),
+            section(SectionText::MessageOrBody),
             Some(&message[expected.body.clone()])
         );
         assert_eq!(

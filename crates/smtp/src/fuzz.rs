@@ -200,7 +200,7 @@ fn answer(session: &mut Session, question: &Output) -> bool {
             return !full;
         }
         Output::DataEnd(_) => {
-            session.answer_data_end(now, DataAnswer::Whole(Ok(Accepted::default())))
+            session.answer_data_end(now, DataAnswer::All(Ok(Accepted::default())))
         }
         _ => {}
     }

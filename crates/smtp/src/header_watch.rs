@@ -15,7 +15,7 @@ pub const VALUE_BYTES_MAX: usize = 320;
 const NAME_BYTES_MAX: usize = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum HeaderState {
     LineStart,
     Name,
     /// In the value of Delivered-To.
@@ -28,7 +28,7 @@ enum State {
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct HeaderWatch {
-    state: State,
+    state: HeaderState,
     bytes_left: usize,
     name: [u8; NAME_BYTES_MAX],
     name_bytes: usize,
@@ -43,7 +43,7 @@ impl HeaderWatch {
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
         HeaderWatch {
-            state: State::LineStart,
+            state: HeaderState::LineStart,
             bytes_left: bytes_max,
             name: [0; NAME_BYTES_MAX],
             name_bytes: 0,
@@ -55,7 +55,7 @@ impl HeaderWatch {
 
     /// The next bytes of the message.
     pub fn feed(&mut self, bytes: &[u8]) {
-        if self.state == State::Done {
+        if self.state == HeaderState::Done {
             return;
         }
         let looked_at = bytes.len().min(self.bytes_left);
@@ -64,18 +64,18 @@ impl HeaderWatch {
         while let Some((&byte, after)) = rest.split_first() {
             rest = after;
             match self.state {
-                State::LineStart => self.line_start(byte),
-                State::Name => self.name_byte(byte),
-                State::Value => self.value_byte(byte),
-                State::Skip => match memchr(b'\n', rest) {
-                    _ if byte == b'\n' => self.state = State::LineStart,
+                HeaderState::LineStart => self.line_start(byte),
+                HeaderState::Name => self.name_byte(byte),
+                HeaderState::Value => self.value_byte(byte),
+                HeaderState::Skip => match memchr(b'\n', rest) {
+                    _ if byte == b'\n' => self.state = HeaderState::LineStart,
                     Some(at) => {
                         rest = &rest[at + 1..];
-                        self.state = State::LineStart;
+                        self.state = HeaderState::LineStart;
                     }
                     None => return,
                 },
-                State::Done => return,
+                HeaderState::Done => return,
             }
         }
         if self.bytes_left == 0 {
@@ -86,7 +86,7 @@ impl HeaderWatch {
     /// The message, or what is looked at, has ended.
     pub fn finish(&mut self) {
         self.end_value();
-        self.state = State::Done;
+        self.state = HeaderState::Done;
     }
 
     /// Received fields so far.
@@ -105,9 +105,9 @@ impl HeaderWatch {
         match byte {
             b' ' | b'\t' => {
                 self.state = if self.value.is_some() {
-                    State::Value
+                    HeaderState::Value
                 } else {
-                    State::Skip
+                    HeaderState::Skip
                 }
             }
             // An empty line; text is known to have no bare CR.
@@ -116,12 +116,12 @@ impl HeaderWatch {
             b'r' | b'R' | b'd' | b'D' => {
                 self.end_value();
                 self.name_bytes = 0;
-                self.state = State::Name;
+                self.state = HeaderState::Name;
                 self.name_byte(byte);
             }
             _ => {
                 self.end_value();
-                self.state = State::Skip;
+                self.state = HeaderState::Skip;
             }
         }
     }
@@ -129,17 +129,17 @@ impl HeaderWatch {
     fn name_byte(&mut self, byte: u8) {
         match byte {
             b':' => {
-                self.state = State::Skip;
+                self.state = HeaderState::Skip;
                 let name = self.name[..self.name_bytes].trim_ascii_end();
                 if name.eq_ignore_ascii_case(b"received") {
                     self.received += 1;
                 } else if name.eq_ignore_ascii_case(b"delivered-to") {
                     self.value = Some(Vec::new());
-                    self.state = State::Value;
+                    self.state = HeaderState::Value;
                 }
             }
-            b'\n' => self.state = State::LineStart,
-            _ if self.name_bytes == NAME_BYTES_MAX => self.state = State::Skip,
+            b'\n' => self.state = HeaderState::LineStart,
+            _ if self.name_bytes == NAME_BYTES_MAX => self.state = HeaderState::Skip,
             _ => {
                 self.name[self.name_bytes] = byte;
                 self.name_bytes += 1;
@@ -149,7 +149,7 @@ impl HeaderWatch {
 
     fn value_byte(&mut self, byte: u8) {
         if byte == b'\n' {
-            self.state = State::LineStart;
+            self.state = HeaderState::LineStart;
         } else if let Some(value) = &mut self.value
             // One more than is allowed, so that a longer value is seen to be one.
             && byte != b'\r'

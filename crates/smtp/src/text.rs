@@ -30,7 +30,7 @@ pub struct Scanned {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum TextState {
     /// After CRLF, and at the beginning.
     LineStart,
     Text,
@@ -45,7 +45,7 @@ enum State {
 /// Reads text in any split, gives it out with dots unstuffed, and finds faults. After the first fault nothing more is given out.
 #[derive(Debug, Clone)]
 pub struct TextScanner {
-    state: State,
+    state: TextState,
     dots: bool,
     line_bytes: usize,
     line_bytes_max: usize,
@@ -57,7 +57,7 @@ impl TextScanner {
     #[must_use]
     pub fn data(line_bytes_max: usize) -> Self {
         TextScanner {
-            state: State::LineStart,
+            state: TextState::LineStart,
             dots: true,
             line_bytes: 0,
             line_bytes_max,
@@ -82,7 +82,7 @@ impl TextScanner {
 
     /// The text ends here (BDAT LAST): a CR that still waits for its LF is bare.
     pub fn finish(&mut self) {
-        if matches!(self.state, State::Cr | State::DotCr) {
+        if matches!(self.state, TextState::Cr | TextState::DotCr) {
             self.fail(TextFault::BareLineEnd);
         }
     }
@@ -96,35 +96,35 @@ impl TextScanner {
         let mut at = 0;
         while let Some(&byte) = input.get(at) {
             match self.state {
-                State::LineStart => {
+                TextState::LineStart => {
                     let dot = self.dots && byte == b'.';
                     at += usize::from(dot);
-                    self.state = if dot { State::Dot } else { State::Text };
+                    self.state = if dot { TextState::Dot } else { TextState::Text };
                 }
-                State::Text => at = self.feed_lines(input, at, out),
-                State::Cr if byte == b'\n' => {
+                TextState::Text => at = self.feed_lines(input, at, out),
+                TextState::Cr if byte == b'\n' => {
                     at += 1;
                     self.line_bytes = 0;
-                    self.state = State::LineStart;
+                    self.state = TextState::LineStart;
                     if self.fault.is_none() {
                         out.extend_from_slice(b"\r\n");
                     }
                 }
-                State::Dot if byte == b'\r' => {
+                TextState::Dot if byte == b'\r' => {
                     at += 1;
-                    self.state = State::DotCr;
+                    self.state = TextState::DotCr;
                 }
-                State::Dot => self.state = State::Text,
-                State::DotCr if byte == b'\n' => {
-                    self.state = State::LineStart;
+                TextState::Dot => self.state = TextState::Text,
+                TextState::DotCr if byte == b'\n' => {
+                    self.state = TextState::LineStart;
                     return Scanned {
                         consumed: at + 1,
                         end: true,
                     };
                 }
-                State::Cr | State::DotCr => {
+                TextState::Cr | TextState::DotCr => {
                     self.fail(TextFault::BareLineEnd);
-                    self.state = State::Text;
+                    self.state = TextState::Text;
                 }
             }
         }
@@ -153,14 +153,14 @@ impl TextScanner {
             }
             let fault = match (input[at], input.get(at + 1)) {
                 (b'\r', None) => {
-                    self.state = State::Cr;
+                    self.state = TextState::Cr;
                     break (at + 1, at);
                 }
                 (b'\r', Some(b'\n')) => {
                     at += 2;
                     self.line_bytes = 0;
                     if input.get(at).is_none_or(|&next| self.dots && next == b'.') {
-                        self.state = State::LineStart;
+                        self.state = TextState::LineStart;
                         break (at, at);
                     }
                     continue;

@@ -28,10 +28,10 @@ pub(super) struct Copy {
     rest: Vec<u32>,
     /// How many have been.
     done: u64,
-    state: State,
+    state: CopyState,
 }
 
-enum State {
+enum CopyState {
     Begin,
     Asked,
     /// The service is asked for what is left.
@@ -70,7 +70,7 @@ impl Copy {
             remove,
             rest: Vec::new(),
             done: 0,
-            state: State::Begin,
+            state: CopyState::Begin,
         })
     }
 
@@ -80,7 +80,7 @@ impl Copy {
         } else {
             usize::MAX
         };
-        self.state = State::Asked;
+        self.state = CopyState::Asked;
         Step::Call(cx.call(MailboxCall::Copy {
             session: cx.peer.session,
             name: cx.view().name.clone(),
@@ -115,7 +115,7 @@ impl Copy {
         }
         cx.out
             .extend_from_slice(format!("* OK [COPYUID {uid_validity} ").as_bytes());
-        self.state = State::CopyUid {
+        self.state = CopyState::CopyUid {
             uids,
             part: 0,
             next: 0,
@@ -127,7 +127,7 @@ impl Copy {
     /// After a part: the next, or the end.
     fn next(&mut self, cx: &mut Context) -> Step {
         if !self.rest.is_empty() {
-            self.state = State::Next;
+            self.state = CopyState::Next;
             return Step::Again;
         }
         Step::Done(match (self.done > 0, self.uid) {
@@ -141,7 +141,7 @@ impl Copy {
     fn respond(&mut self, cx: &mut Context) -> Step {
         loop {
             match &mut self.state {
-                State::CopyUid {
+                CopyState::CopyUid {
                     uids,
                     part,
                     next,
@@ -163,15 +163,17 @@ impl Copy {
                     cx.out.extend_from_slice(b"] Moved\r\n");
                     let gone: Vec<u32> = uids.iter().map(|pair| pair.0).collect();
                     let qresync = cx.qresync;
-                    self.state = State::Expunge(Gone::new(cx.view_mut(), &gone, qresync));
+                    self.state = CopyState::Expunge(Gone::new(cx.view_mut(), &gone, qresync));
                 }
-                State::Expunge(gone) => {
+                CopyState::Expunge(gone) => {
                     if !gone.write(cx) {
                         return Step::Again;
                     }
                     return self.next(cx);
                 }
-                State::Begin | State::Asked | State::Next => return Step::Done(Outcome::bug()),
+                CopyState::Begin | CopyState::Asked | CopyState::Next => {
+                    return Step::Done(Outcome::bug());
+                }
             }
         }
     }
@@ -180,7 +182,7 @@ impl Copy {
 impl Task for Copy {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&self.state, wake) {
-            (State::Begin, Wake::Go) => {
+            (CopyState::Begin, Wake::Go) => {
                 if self.places.is_empty() {
                     return Step::Done(Outcome::ok("No such messages"));
                 }
@@ -189,16 +191,16 @@ impl Task for Copy {
                 self.rest.reverse();
                 self.ask(cx)
             }
-            (State::Next, Wake::Go) => self.ask(cx),
+            (CopyState::Next, Wake::Go) => self.ask(cx),
             (
-                State::Asked,
+                CopyState::Asked,
                 Wake::Reply(Reply::Copied {
                     uid_validity,
                     uids,
                     done,
                 }),
             ) => self.copied(cx, uid_validity, uids, done),
-            (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::failed_target(reply)),
+            (CopyState::Asked, Wake::Reply(reply)) => Step::Done(Outcome::failed_target(reply)),
             (_, Wake::Go) => self.respond(cx),
             _ => Step::Done(Outcome::bug()),
         }

@@ -22,10 +22,10 @@ pub(super) struct Expunge {
     asked: usize,
     /// Whether the service left some of what it was asked for.
     more: bool,
-    state: State,
+    state: ExpungeState,
 }
 
-enum State {
+enum ExpungeState {
     Begin,
     Asked,
     Tell(Gone),
@@ -39,7 +39,7 @@ impl Expunge {
             rest: None,
             asked: 0,
             more: false,
-            state: State::Begin,
+            state: ExpungeState::Begin,
         })
     }
 }
@@ -68,7 +68,7 @@ fn call(cx: &Context, uids: Option<Vec<u32>>) -> Step {
 impl Task for Expunge {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&mut self.state, wake) {
-            (State::Begin, Wake::Go) => {
+            (ExpungeState::Begin, Wake::Go) => {
                 let view = cx.view();
                 if let Some(set) = self.set.take() {
                     let places = view.places(&set, true).unwrap_or_default();
@@ -81,7 +81,7 @@ impl Task for Expunge {
                 }
                 self.ask(cx)
             }
-            (State::Asked, Wake::Reply(Reply::Expunged { uids, more, .. })) => {
+            (ExpungeState::Asked, Wake::Reply(Reply::Expunged { uids, more, .. })) => {
                 self.more = more;
                 if let Some(rest) = &mut self.rest {
                     let end = match uids.last() {
@@ -93,11 +93,11 @@ impl Task for Expunge {
                     self.more = !rest.is_empty();
                 }
                 let qresync = cx.qresync;
-                self.state = State::Tell(Gone::new(cx.view_mut(), &uids, qresync));
+                self.state = ExpungeState::Tell(Gone::new(cx.view_mut(), &uids, qresync));
                 self.respond(cx)
             }
-            (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
-            (State::Tell(_), Wake::Go) => self.respond(cx),
+            (ExpungeState::Asked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
+            (ExpungeState::Tell(_), Wake::Go) => self.respond(cx),
             _ => Step::Done(Outcome::bug()),
         }
     }
@@ -110,13 +110,13 @@ impl Expunge {
             first.copied().collect::<Vec<u32>>()
         });
         self.asked = first.as_ref().map_or(0, Vec::len);
-        self.state = State::Asked;
+        self.state = ExpungeState::Asked;
         call(cx, first)
     }
 
     /// Tells a part before the next is asked for.
     fn respond(&mut self, cx: &mut Context) -> Step {
-        let State::Tell(gone) = &mut self.state else {
+        let ExpungeState::Tell(gone) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
         if !gone.write(cx) {

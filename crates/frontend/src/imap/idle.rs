@@ -12,10 +12,10 @@ use super::{
 
 /// IDLE: changes are told as they come, until DONE.
 pub(super) struct Idle {
-    state: State,
+    state: IdleState,
 }
 
-enum State {
+enum IdleState {
     Begin,
     /// It waits.
     Waiting,
@@ -35,18 +35,18 @@ enum Then {
 impl Idle {
     pub(super) fn new() -> Idle {
         Idle {
-            state: State::Begin,
+            state: IdleState::Begin,
         }
     }
 
     fn respond(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
-        let State::Telling(sync) = &mut self.state else {
+        let IdleState::Telling(sync) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
         match sync.within(cx, reply) {
             Ok(step) => step,
             Err(false) => {
-                self.state = State::Waiting;
+                self.state = IdleState::Waiting;
                 // Many sessions wait, for long, and need no index for that.
                 if let Some(view) = &mut cx.view {
                     view.rest();
@@ -58,7 +58,7 @@ impl Idle {
     }
 
     fn begin_telling(&mut self, cx: &mut Context) -> Step {
-        self.state = State::Telling(Sync::new(true, false));
+        self.state = IdleState::Telling(Sync::new(true, false));
         self.respond(cx, None)
     }
 
@@ -67,7 +67,7 @@ impl Idle {
         if let Some(view) = &mut cx.view
             && !view.wake()
         {
-            self.state = State::Recalling(then);
+            self.state = IdleState::Recalling(then);
             let session = cx.peer.session;
             return Step::Call(cx.call(MailboxCall::Known { session }));
         }
@@ -98,8 +98,8 @@ impl Idle {
 
 impl Task for Idle {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
-        match (std::mem::replace(&mut self.state, State::Waiting), wake) {
-            (State::Begin, Wake::Go) => {
+        match (std::mem::replace(&mut self.state, IdleState::Waiting), wake) {
+            (IdleState::Begin, Wake::Go) => {
                 encode::continuation(&mut cx.out, "Idling");
                 // What came before is told at once.
                 if let Some(view) = &mut cx.view {
@@ -107,16 +107,16 @@ impl Task for Idle {
                 }
                 Step::Input(Expect::Done)
             }
-            (State::Waiting, Wake::Changed) => self.wake(cx, Then::Changed),
-            (State::Waiting, Wake::Done) => self.wake(cx, Then::Done),
-            (State::Waiting, Wake::Broken(text)) => self.wake(cx, Then::Broken(text)),
-            (State::Recalling(then), Wake::Reply(reply)) => self.recalled(cx, then, reply),
-            (State::Telling(sync), Wake::Reply(reply)) => {
-                self.state = State::Telling(sync);
+            (IdleState::Waiting, Wake::Changed) => self.wake(cx, Then::Changed),
+            (IdleState::Waiting, Wake::Done) => self.wake(cx, Then::Done),
+            (IdleState::Waiting, Wake::Broken(text)) => self.wake(cx, Then::Broken(text)),
+            (IdleState::Recalling(then), Wake::Reply(reply)) => self.recalled(cx, then, reply),
+            (IdleState::Telling(sync), Wake::Reply(reply)) => {
+                self.state = IdleState::Telling(sync);
                 self.respond(cx, Some(reply))
             }
-            (State::Telling(sync), Wake::Go) => {
-                self.state = State::Telling(sync);
+            (IdleState::Telling(sync), Wake::Go) => {
+                self.state = IdleState::Telling(sync);
                 self.respond(cx, None)
             }
             _ => Step::Done(Outcome::bug()),

@@ -32,14 +32,14 @@ pub(super) struct Inflater {
     /// What was inflated last, a ring; its size is a power of two.
     window: Vec<u8>,
     pos: usize,
-    state: State,
+    state: InflateState,
     ratio_max: u64,
     slack_bytes: u64,
     /// How many bytes may be inflated before the client has to send more.
     credit: u64,
 }
 
-enum State {
+enum InflateState {
     /// Between two blocks, with nothing to read.
     Between(BlockBoundaryState),
     /// `true`: at the end of a block.
@@ -66,7 +66,7 @@ impl Inflater {
             at: 0,
             window: Vec::new(),
             pos: 0,
-            state: State::Between(BlockBoundaryState::default()),
+            state: InflateState::Between(BlockBoundaryState::default()),
             ratio_max: limits.inflate_ratio_max,
             slack_bytes: limits.inflate_slack_bytes,
             credit: limits.inflate_slack_bytes,
@@ -90,7 +90,7 @@ impl Inflater {
     /// The next piece; `None` when more has to be read.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>, Refused> {
         loop {
-            if self.at == self.input.len() && !matches!(self.state, State::Broken) {
+            if self.at == self.input.len() && !matches!(self.state, InflateState::Broken) {
                 self.rest();
                 return Ok(None);
             }
@@ -103,11 +103,11 @@ impl Inflater {
 
     /// Inflates until something is written, a block ends, or there is nothing to read. How much was written, behind what was before.
     fn step(&mut self) -> Result<usize, Refused> {
-        if let State::Between(state) = &self.state {
+        if let InflateState::Between(state) = &self.state {
             let made = Box::new(DecompressorOxide::from_block_boundary_state(state));
-            self.state = State::Within(made, true);
+            self.state = InflateState::Within(made, true);
         }
-        let State::Within(decompressor, at_end) = &mut self.state else {
+        let InflateState::Within(decompressor, at_end) = &mut self.state else {
             return Err(Refused::Malformed);
         };
         if self.pos == self.window.len() {
@@ -126,10 +126,10 @@ impl Inflater {
         *at_end = status == TINFLStatus::BlockBoundary;
         match status {
             TINFLStatus::BlockBoundary => {}
-            TINFLStatus::Done => self.state = State::Ended,
+            TINFLStatus::Done => self.state = InflateState::Ended,
             TINFLStatus::NeedsMoreInput | TINFLStatus::HasMoreOutput => {}
             // What came before counts, however it was cut; next time it is refused.
-            _ => self.state = State::Broken,
+            _ => self.state = InflateState::Broken,
         }
         let left = self.credit.checked_sub(written as u64);
         self.credit = left.ok_or(Refused::Bomb)?;
@@ -141,10 +141,10 @@ impl Inflater {
         self.input = Vec::new();
         self.at = 0;
         // Between two blocks the tables mean nothing: each block has its own.
-        if let State::Within(decompressor, true) = &self.state
+        if let InflateState::Within(decompressor, true) = &self.state
             && let Some(state) = decompressor.block_boundary_state()
         {
-            self.state = State::Between(state);
+            self.state = InflateState::Between(state);
         }
     }
 
@@ -157,10 +157,10 @@ impl Inflater {
         const HEADS: [u8; 3] = [0b000, 0b001, 0b011];
         loop {
             let flushed = match &self.state {
-                State::Ended => return Ok(Some(self.input.split_off(self.at))),
-                State::Broken => return Err(Refused::Malformed),
-                State::Between(state) => state.num_bits == 0,
-                State::Within(decompressor, at_end) => {
+                InflateState::Ended => return Ok(Some(self.input.split_off(self.at))),
+                InflateState::Broken => return Err(Refused::Malformed),
+                InflateState::Between(state) => state.num_bits == 0,
+                InflateState::Within(decompressor, at_end) => {
                     let state = decompressor.block_boundary_state();
                     *at_end && state.is_some_and(|state| state.num_bits == 0)
                 }
@@ -185,8 +185,8 @@ impl Inflater {
     /// Bytes of memory held.
     pub(super) fn buffered_bytes(&self) -> usize {
         let tables = match self.state {
-            State::Within(..) => size_of::<DecompressorOxide>(),
-            State::Between(_) | State::Ended | State::Broken => 0,
+            InflateState::Within(..) => size_of::<DecompressorOxide>(),
+            InflateState::Between(_) | InflateState::Ended | InflateState::Broken => 0,
         };
         self.input.capacity() + self.window.capacity() + tables
     }

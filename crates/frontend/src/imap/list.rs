@@ -40,10 +40,10 @@ pub(super) struct List {
     last: Option<MailboxName>,
     /// Lines of which some need figures.
     lines: Vec<ListLine>,
-    state: State,
+    state: ListState,
 }
 
-enum State {
+enum ListState {
     Begin,
     /// A page is asked for.
     Asked,
@@ -109,7 +109,7 @@ impl List {
             after: None,
             last: None,
             lines: Vec::new(),
-            state: State::Begin,
+            state: ListState::Begin,
         }
     }
 
@@ -246,7 +246,7 @@ impl List {
                 if !self.more {
                     break;
                 }
-                self.state = State::Asked;
+                self.state = ListState::Asked;
                 return self.ask(cx, None, self.after.as_ref());
             };
             work = work.saturating_sub(self.work(mailbox.name.as_str()));
@@ -255,7 +255,7 @@ impl List {
                 match self.child(&mailbox) {
                     Child::Known(child) => self.tell_one(cx, mailbox, level, child),
                     Child::Look => {
-                        self.state = State::Looking(Box::new(Looking {
+                        self.state = ListState::Looking(Box::new(Looking {
                             mailbox,
                             level,
                             page: Vec::new().into_iter(),
@@ -285,10 +285,10 @@ impl List {
         let names: Vec<MailboxName> = asked.map(|(mailbox, ..)| mailbox.name.clone()).collect();
         if names.is_empty() {
             let lines = std::mem::take(&mut self.lines);
-            self.state = State::Lines(lines.into_iter(), Vec::new().into_iter());
+            self.state = ListState::Lines(lines.into_iter(), Vec::new().into_iter());
             return Step::Again;
         }
-        self.state = State::Asking;
+        self.state = ListState::Asking;
         Step::Call(cx.call(MailboxCall::Statuses { names }))
     }
 
@@ -309,7 +309,8 @@ impl List {
 
     /// Goes on looking for a child.
     fn look(&mut self, cx: &mut Context) -> Step {
-        let State::Looking(mut looking) = std::mem::replace(&mut self.state, State::Tell) else {
+        let ListState::Looking(mut looking) = std::mem::replace(&mut self.state, ListState::Tell)
+        else {
             return Step::Done(Outcome::bug());
         };
         let mut work = WORK_PER_SLICE;
@@ -320,7 +321,7 @@ impl List {
                     break;
                 }
                 let step = self.ask(cx, Some(&looking.mailbox.name), looking.after.as_ref());
-                self.state = State::Looking(looking);
+                self.state = ListState::Looking(looking);
                 return step;
             };
             work = work.saturating_sub(self.work(child.name.as_str()));
@@ -329,7 +330,7 @@ impl List {
                 looking.after = Some(child.name);
             }
             if work == 0 && !found {
-                self.state = State::Looking(looking);
+                self.state = ListState::Looking(looking);
                 return Step::Yield;
             }
         }
@@ -339,7 +340,8 @@ impl List {
 
     /// Tells what figures were asked for, and goes on.
     fn tell_lines(&mut self, cx: &mut Context) -> Step {
-        let State::Lines(mut lines, mut figures) = std::mem::replace(&mut self.state, State::Tell)
+        let ListState::Lines(mut lines, mut figures) =
+            std::mem::replace(&mut self.state, ListState::Tell)
         else {
             return Step::Done(Outcome::bug());
         };
@@ -354,7 +356,7 @@ impl List {
                 write_status(cx, &mailbox.name, &self.returns.status, &status);
             }
             if cx.is_full() {
-                self.state = State::Lines(lines, figures);
+                self.state = ListState::Lines(lines, figures);
                 return Step::Again;
             }
         }
@@ -399,7 +401,7 @@ impl List {
 impl Task for List {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&mut self.state, wake) {
-            (State::Begin, Wake::Go) if self.delimiter => {
+            (ListState::Begin, Wake::Go) if self.delimiter => {
                 let response = ListResponse {
                     name: "",
                     delimiter: Some(MailboxName::SEPARATOR),
@@ -413,34 +415,34 @@ impl Task for List {
                 encode::list(&mut cx.out, &response, cx.utf8);
                 Step::Done(Outcome::ok("LIST completed"))
             }
-            (State::Begin | State::Tell, Wake::Go) => {
-                self.state = State::Tell;
+            (ListState::Begin | ListState::Tell, Wake::Go) => {
+                self.state = ListState::Tell;
                 self.respond(cx)
             }
-            (State::Asked, Wake::Reply(Reply::Mailboxes { names, more })) => {
+            (ListState::Asked, Wake::Reply(Reply::Mailboxes { names, more })) => {
                 self.page = names.into_iter();
                 self.more = more;
-                self.state = State::Tell;
+                self.state = ListState::Tell;
                 self.respond(cx)
             }
-            (State::Looking(looking), Wake::Reply(Reply::Mailboxes { names, more })) => {
+            (ListState::Looking(looking), Wake::Reply(Reply::Mailboxes { names, more })) => {
                 looking.page = names.into_iter();
                 looking.more = more;
                 self.look(cx)
             }
-            (State::Asked | State::Looking(_), Wake::Reply(reply)) => {
+            (ListState::Asked | ListState::Looking(_), Wake::Reply(reply)) => {
                 Step::Done(Outcome::of_reply(reply))
             }
-            (State::Looking(_), Wake::Go) => self.look(cx),
-            (State::Lines(..), Wake::Go) => self.tell_lines(cx),
-            (State::Asking, Wake::Reply(reply)) => {
+            (ListState::Looking(_), Wake::Go) => self.look(cx),
+            (ListState::Lines(..), Wake::Go) => self.tell_lines(cx),
+            (ListState::Asking, Wake::Reply(reply)) => {
                 let figures = match reply {
                     Reply::Statuses(figures) => figures,
                     // Without any figures, but all names.
                     _ => Vec::new(),
                 };
                 let lines = std::mem::take(&mut self.lines);
-                self.state = State::Lines(lines.into_iter(), figures.into_iter());
+                self.state = ListState::Lines(lines.into_iter(), figures.into_iter());
                 self.tell_lines(cx)
             }
             _ => Step::Done(Outcome::bug()),

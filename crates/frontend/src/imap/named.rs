@@ -40,10 +40,10 @@ pub(super) struct Unknown {
 pub(super) struct Named {
     unknown: Unknown,
     command: Option<Box<Command>>,
-    state: State,
+    state: NamedState,
 }
 
-enum State {
+enum NamedState {
     Begin,
     Asked,
     Telling(Sync),
@@ -55,7 +55,7 @@ impl Named {
         Named {
             unknown,
             command: Some(Box::new(command)),
-            state: State::Begin,
+            state: NamedState::Begin,
         }
     }
 }
@@ -185,8 +185,8 @@ pub(super) fn known(qresync: &Qresync) -> Vec<u32> {
 impl Task for Named {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&mut self.state, wake) {
-            (State::Begin, _) => {
-                self.state = State::Asked;
+            (NamedState::Begin, _) => {
+                self.state = NamedState::Asked;
                 let view = cx.view();
                 if let Some(command) = &mut self.command {
                     pin(view, &mut command.body);
@@ -200,12 +200,12 @@ impl Task for Named {
                 };
                 Step::Call(cx.call(call))
             }
-            (State::Asked, Wake::Reply(Reply::Named { .. })) => {
-                self.state = State::Telling(Sync::new(true, true));
+            (NamedState::Asked, Wake::Reply(Reply::Named { .. })) => {
+                self.state = NamedState::Telling(Sync::new(true, true));
                 Step::Again
             }
-            (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
-            (State::Telling(sync), wake) => {
+            (NamedState::Asked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
+            (NamedState::Telling(sync), wake) => {
                 let reply = match wake {
                     Wake::Reply(reply) => Some(reply),
                     _ => None,
@@ -218,7 +218,7 @@ impl Task for Named {
                     },
                 }
             }
-            (State::Asked, _) => Step::Again,
+            (NamedState::Asked, _) => Step::Again,
         }
     }
 }

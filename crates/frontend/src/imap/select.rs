@@ -23,10 +23,10 @@ pub(super) struct Select {
     read_only: bool,
     /// Some of what the client names was told elsewhere.
     elsewhere: bool,
-    state: State,
+    state: SelectState,
 }
 
-enum State {
+enum SelectState {
     Begin,
     /// A mailbox that was selected is given up, because the new one cannot be had: then this is the answer.
     Leave(Option<Outcome>),
@@ -50,7 +50,7 @@ impl Select {
             arguments,
             read_only,
             elsewhere: false,
-            state: State::Begin,
+            state: SelectState::Begin,
         })
     }
 
@@ -80,7 +80,7 @@ impl Select {
                             told: None,
                             modseq: Some(known.mod_seq),
                         };
-                        self.state = State::Named(name, was_selected);
+                        self.state = SelectState::Named(name, was_selected);
                         Step::Call(cx.call(call))
                     }
                     None => self.ask(cx, name, was_selected),
@@ -92,7 +92,7 @@ impl Select {
 
     fn ask(&mut self, cx: &mut Context, name: MailboxName, was_selected: bool) -> Step {
         cx.has_changed = false;
-        self.state = State::Asked(name.clone(), was_selected);
+        self.state = SelectState::Asked(name.clone(), was_selected);
         let call = MailboxCall::Select {
             session: cx.peer.session,
             name,
@@ -117,7 +117,7 @@ impl Select {
         };
         match Fetch::resync(cx, known, self.elsewhere) {
             Ok(fetch) => {
-                self.state = State::Resync(Box::new(fetch));
+                self.state = SelectState::Resync(Box::new(fetch));
                 Step::Again
             }
             Err(outcome) => self.unselected(cx, outcome),
@@ -142,7 +142,7 @@ impl Select {
         if !was_selected {
             return Step::Done(outcome);
         }
-        self.state = State::Leave(Some(outcome));
+        self.state = SelectState::Leave(Some(outcome));
         Step::Call(unselect(cx))
     }
 }
@@ -157,20 +157,20 @@ impl Task for Select {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&mut self.state, wake) {
             // Without it the client might overlook mail.
-            (State::Named(_, was_selected), Wake::Reply(reply @ Reply::Failed(_))) => {
+            (SelectState::Named(_, was_selected), Wake::Reply(reply @ Reply::Failed(_))) => {
                 let was_selected = *was_selected;
                 self.fail(cx, was_selected, Outcome::of_reply(reply))
             }
-            (State::Named(name, was_selected), Wake::Reply(reply)) => {
+            (SelectState::Named(name, was_selected), Wake::Reply(reply)) => {
                 let (name, was_selected) = (name.clone(), *was_selected);
                 self.elsewhere = matches!(reply, Reply::Named { elsewhere: true });
                 self.ask(cx, name, was_selected)
             }
-            (State::Begin, Wake::Go) => self.begin(cx),
-            (State::Leave(outcome), Wake::Reply(_)) => {
+            (SelectState::Begin, Wake::Go) => self.begin(cx),
+            (SelectState::Leave(outcome), Wake::Reply(_)) => {
                 Step::Done(outcome.take().unwrap_or_else(Outcome::bug))
             }
-            (State::Asked(name, _), Wake::Reply(Reply::Selected(selected))) => {
+            (SelectState::Asked(name, _), Wake::Reply(Reply::Selected(selected))) => {
                 let first_unseen = selected.first_unseen;
                 let id = objectid::mailbox_id(selected.status.id);
                 let name = name.clone();
@@ -185,12 +185,12 @@ impl Task for Select {
                 respond(cx, &name, &id, first_unseen);
                 self.selected(cx)
             }
-            (State::Resync(fetch), wake) => match fetch.step(cx, wake) {
+            (SelectState::Resync(fetch), wake) => match fetch.step(cx, wake) {
                 Step::Done(outcome) if outcome.is_ok() => self.end(),
                 Step::Done(outcome) => self.unselected(cx, outcome),
                 step => step,
             },
-            (State::Asked(_, was_selected), Wake::Reply(reply)) => {
+            (SelectState::Asked(_, was_selected), Wake::Reply(reply)) => {
                 let was_selected = *was_selected;
                 self.fail(cx, was_selected, Outcome::of_reply(reply))
             }

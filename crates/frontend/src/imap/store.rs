@@ -36,10 +36,10 @@ pub(super) struct Store {
     modified: Vec<u32>,
     /// Messages that were not there any more.
     missing: bool,
-    state: State,
+    state: StoreState,
 }
 
-enum State {
+enum StoreState {
     Chunk,
     Asked,
     Tell,
@@ -67,7 +67,7 @@ impl Store {
             rows: Vec::new().into_iter(),
             modified: Vec::new(),
             missing: false,
-            state: State::Chunk,
+            state: StoreState::Chunk,
         })
     }
 
@@ -102,7 +102,7 @@ impl Store {
                 .unchanged_since
                 .or(silent.then_some(view.as_of)),
         };
-        self.state = State::Asked;
+        self.state = StoreState::Asked;
         Step::Call(cx.call(call))
     }
 
@@ -132,7 +132,7 @@ impl Store {
             sync::write_flags(cx);
         }
         self.rows = rows.into_iter();
-        self.state = State::Tell;
+        self.state = StoreState::Tell;
         self.respond(cx)
     }
 
@@ -158,7 +158,7 @@ impl Store {
             // The end of the command tells the changes.
             return Step::Done(self.outcome());
         }
-        self.state = State::Sync(Sync::new(false, self.arguments.uid));
+        self.state = StoreState::Sync(Sync::new(false, self.arguments.uid));
         Step::Again
     }
 
@@ -182,13 +182,13 @@ impl Store {
     }
 
     fn sync(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
-        let State::Sync(sync) = &mut self.state else {
+        let StoreState::Sync(sync) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
         match sync.within(cx, reply) {
             Ok(step) => step,
             Err(false) => {
-                self.state = State::Chunk;
+                self.state = StoreState::Chunk;
                 Step::Again
             }
             Err(true) => Step::Done(self.outcome()),
@@ -199,14 +199,14 @@ impl Store {
 impl Task for Store {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&self.state, wake) {
-            (State::Chunk, Wake::Go) => self.next_chunk(cx),
-            (State::Asked, Wake::Reply(Reply::Stored { rows, modified })) => {
+            (StoreState::Chunk, Wake::Go) => self.next_chunk(cx),
+            (StoreState::Asked, Wake::Reply(Reply::Stored { rows, modified })) => {
                 self.stored(cx, rows, modified)
             }
-            (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
-            (State::Tell, Wake::Go) => self.respond(cx),
-            (State::Sync(_), Wake::Go) => self.sync(cx, None),
-            (State::Sync(_), Wake::Reply(reply)) => self.sync(cx, Some(reply)),
+            (StoreState::Asked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
+            (StoreState::Tell, Wake::Go) => self.respond(cx),
+            (StoreState::Sync(_), Wake::Go) => self.sync(cx, None),
+            (StoreState::Sync(_), Wake::Reply(reply)) => self.sync(cx, Some(reply)),
             _ => Step::Done(Outcome::bug()),
         }
     }

@@ -23,10 +23,10 @@ pub(super) struct Sync {
     expunges: bool,
     /// Untagged FETCH has the UID.
     uid: bool,
-    state: State,
+    state: SyncState,
 }
 
-enum State {
+enum SyncState {
     Ask,
     Wait,
     Tell(Box<Tell>),
@@ -60,7 +60,7 @@ impl Sync {
         Sync {
             expunges,
             uid,
-            state: State::Ask,
+            state: SyncState::Ask,
         }
     }
 
@@ -81,8 +81,8 @@ impl Sync {
     /// Goes on. `reply` answers the call.
     pub(super) fn step(&mut self, cx: &mut Context, reply: Option<Reply>) -> SyncStep {
         match (&mut self.state, reply) {
-            (State::Ask, None) => {
-                self.state = State::Wait;
+            (SyncState::Ask, None) => {
+                self.state = SyncState::Wait;
                 if self.expunges {
                     cx.view_mut().dirty = false;
                 }
@@ -94,7 +94,7 @@ impl Sync {
                 };
                 SyncStep::Call(cx.call(call))
             }
-            (State::Wait, Some(Reply::Changes(changes))) => {
+            (SyncState::Wait, Some(Reply::Changes(changes))) => {
                 // One of the same name that was made since is another mailbox: its MAILBOXID is not what SELECT told.
                 if changes.id != Some(cx.view().id) {
                     return SyncStep::Gone;
@@ -106,13 +106,13 @@ impl Sync {
                     changes,
                     cx.limits.keywords_max,
                 );
-                self.state = State::Tell(Box::new(tell));
+                self.state = SyncState::Tell(Box::new(tell));
                 SyncStep::Again
             }
-            (State::Wait, Some(Reply::Failed(Failure::Gone | Failure::NoSuchMailbox))) => {
+            (SyncState::Wait, Some(Reply::Failed(Failure::Gone | Failure::NoSuchMailbox))) => {
                 SyncStep::Gone
             }
-            (State::Wait, Some(_)) => {
+            (SyncState::Wait, Some(_)) => {
                 // A temporary failure: nothing is told now, and it is tried again after the next command, or after a pause in IDLE.
                 cx.view_mut().dirty = true;
                 cx.asks_from = cx.now.mono_micros + IDLE_PAUSE_MICROS;
@@ -121,12 +121,12 @@ impl Sync {
                 }
                 SyncStep::Done
             }
-            (State::Tell(tell), _) => {
+            (SyncState::Tell(tell), _) => {
                 if !tell.write(cx, self.uid) {
                     return SyncStep::Again;
                 }
                 if tell.more {
-                    self.state = State::Ask;
+                    self.state = SyncState::Ask;
                     return SyncStep::Again;
                 }
                 if cx.qresync {
@@ -140,7 +140,7 @@ impl Sync {
                 SyncStep::Done
             }
             // A call is under way.
-            (State::Ask | State::Wait, _) => SyncStep::Again,
+            (SyncState::Ask | SyncState::Wait, _) => SyncStep::Again,
         }
     }
 }

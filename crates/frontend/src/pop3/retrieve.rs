@@ -25,10 +25,10 @@ pub(super) struct Retrieve {
     place: u32,
     body: Body,
     is_top: bool,
-    state: State,
+    state: RetrieveState,
 }
 
-enum State {
+enum RetrieveState {
     Begin,
     /// Rows of these places were asked for, up to where.
     Rows(Vec<u32>, u32),
@@ -51,14 +51,14 @@ impl Retrieve {
             place,
             body,
             is_top,
-            state: State::Begin,
+            state: RetrieveState::Begin,
         }
     }
 
     pub(super) fn step(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
         match (&mut self.state, reply) {
-            (State::Begin, None) => self.begin(cx),
-            (State::Rows(places, up_to), Some(Reply::Rows(rows))) => {
+            (RetrieveState::Begin, None) => self.begin(cx),
+            (RetrieveState::Rows(places, up_to), Some(Reply::Rows(rows))) => {
                 let maildrop = cx.maildrop();
                 let mut places = std::mem::take(places).into_iter();
                 let found: Vec<(u32, Row)> = rows
@@ -74,10 +74,10 @@ impl Retrieve {
                     account: maildrop.account,
                     origins: found.iter().map(|(_, row)| row.origin).collect(),
                 };
-                self.state = State::Contents(found, *up_to);
+                self.state = RetrieveState::Contents(found, *up_to);
                 Step::Call(call)
             }
-            (State::Contents(rows, up_to), Some(Reply::Contents(contents)))
+            (RetrieveState::Contents(rows, up_to), Some(Reply::Contents(contents)))
                 if !contents.is_empty() =>
             {
                 // There may be fewer than were asked for: the others are looked up when their turn comes.
@@ -89,7 +89,7 @@ impl Retrieve {
                 cx.ahead = Some(Box::new(Ahead::new(looked, self.place, up_to)));
                 self.begin(cx)
             }
-            (State::Octets { .. }, reply) => self.octets(cx, reply),
+            (RetrieveState::Octets { .. }, reply) => self.octets(cx, reply),
             (_, Some(reply)) => failed(cx, &reply),
             (_, None) => Step::Abort("a message without its call"),
         }
@@ -121,7 +121,7 @@ impl Retrieve {
                 left,
                 read,
             } => {
-                self.state = State::Octets {
+                self.state = RetrieveState::Octets {
                     octets,
                     prefix,
                     blob,
@@ -139,13 +139,13 @@ impl Retrieve {
         let maildrop = cx.maildrop();
         let (places, up_to) = maildrop.places(self.place, false, most);
         let call = maildrop.rows(&places);
-        self.state = State::Rows(places, up_to);
+        self.state = RetrieveState::Rows(places, up_to);
         Step::Call(cx.call(call))
     }
 
     /// Reads and writes. The status line waits for the first octets: until then there can be an error.
     fn octets(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
-        let State::Octets {
+        let RetrieveState::Octets {
             octets,
             prefix,
             blob,

@@ -154,11 +154,11 @@ pub const PASSWORD: &str = "PASSWORD";
 pub struct Exchange {
     mechanism: Mechanism,
     peer: IpAddr,
-    state: State,
+    state: ExchangeState,
 }
 
 #[derive(Debug)]
-enum State {
+enum ExchangeState {
     Plain,
     LoginUser,
     LoginPassword(String),
@@ -179,10 +179,14 @@ impl Exchange {
         let mut offered = channel.mechanisms().iter().copied();
         let mechanism = offered.find(|offered| offered.name() == mechanism)?;
         let state = match mechanism {
-            Mechanism::Plain => State::Plain,
-            Mechanism::Login => State::LoginUser,
-            Mechanism::ScramSha256 => State::Scram(Box::new(scram::Scram::new(false, channel))),
-            Mechanism::ScramSha256Plus => State::Scram(Box::new(scram::Scram::new(true, channel))),
+            Mechanism::Plain => ExchangeState::Plain,
+            Mechanism::Login => ExchangeState::LoginUser,
+            Mechanism::ScramSha256 => {
+                ExchangeState::Scram(Box::new(scram::Scram::new(false, channel)))
+            }
+            Mechanism::ScramSha256Plus => {
+                ExchangeState::Scram(Box::new(scram::Scram::new(true, channel)))
+            }
         };
         let mut exchange = Exchange {
             mechanism,
@@ -191,7 +195,7 @@ impl Exchange {
         };
         let step = match initial {
             Some(initial) => exchange.respond(initial),
-            None if matches!(exchange.state, State::LoginUser) => {
+            None if matches!(exchange.state, ExchangeState::LoginUser) => {
                 Step::Challenge(plain::ASK_USER.to_vec())
             }
             // "If the client does not send an initial response, the server issues an empty challenge" (RFC 4422, 5.1).
@@ -209,36 +213,36 @@ impl Exchange {
     /// A message of the client.
     pub fn respond(&mut self, message: &[u8]) -> Step {
         if message.len() > MESSAGE_BYTES_MAX {
-            self.state = State::Over;
+            self.state = ExchangeState::Over;
             return Step::Refused(Refused::Malformed("Message too long"));
         }
-        let (state, step) = match std::mem::replace(&mut self.state, State::Over) {
-            State::Plain => match plain::plain(message, self.peer) {
-                Ok(call) => (State::Checking, Step::Ask(call)),
-                Err(refused) => (State::Over, Step::Refused(refused)),
+        let (state, step) = match std::mem::replace(&mut self.state, ExchangeState::Over) {
+            ExchangeState::Plain => match plain::plain(message, self.peer) {
+                Ok(call) => (ExchangeState::Checking, Step::Ask(call)),
+                Err(refused) => (ExchangeState::Over, Step::Refused(refused)),
             },
-            State::LoginUser => match plain::name(message) {
+            ExchangeState::LoginUser => match plain::name(message) {
                 Ok(user) => (
-                    State::LoginPassword(user),
+                    ExchangeState::LoginPassword(user),
                     Step::Challenge(plain::ASK_PASSWORD.to_vec()),
                 ),
-                Err(refused) => (State::Over, Step::Refused(refused)),
+                Err(refused) => (ExchangeState::Over, Step::Refused(refused)),
             },
-            State::LoginPassword(user) => (
-                State::Checking,
+            ExchangeState::LoginPassword(user) => (
+                ExchangeState::Checking,
                 Step::Ask(plain::check(user, message, self.peer)),
             ),
-            State::Scram(mut scram) => {
+            ExchangeState::Scram(mut scram) => {
                 let step = scram.respond(message, self.peer);
-                (State::Scram(scram), step)
+                (ExchangeState::Scram(scram), step)
             }
-            State::Checking | State::Over => (
-                State::Over,
+            ExchangeState::Checking | ExchangeState::Over => (
+                ExchangeState::Over,
                 Step::Refused(Refused::Malformed("Unexpected message")),
             ),
         };
         self.state = match step {
-            Step::Refused(_) | Step::Accepted { .. } => State::Over,
+            Step::Refused(_) | Step::Accepted { .. } => ExchangeState::Over,
             _ => state,
         };
         step
@@ -248,14 +252,14 @@ impl Exchange {
     pub fn reply(&mut self, reply: Reply) -> Step {
         let step = match (&mut self.state, reply) {
             (_, Reply::Failed(failure)) => Step::Refused(Refused::Failed(failure)),
-            (State::Checking, Reply::Authenticated { account, login }) => {
+            (ExchangeState::Checking, Reply::Authenticated { account, login }) => {
                 Step::Accepted { account, login }
             }
-            (State::Scram(scram), reply) => scram.reply(reply),
+            (ExchangeState::Scram(scram), reply) => scram.reply(reply),
             _ => Step::Refused(Refused::Failed(Failure::Temporary)),
         };
         if matches!(step, Step::Refused(_) | Step::Accepted { .. }) {
-            self.state = State::Over;
+            self.state = ExchangeState::Over;
         }
         step
     }

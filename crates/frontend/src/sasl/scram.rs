@@ -23,11 +23,11 @@ pub(super) struct Scram {
     offered: bool,
     exporter: Option<Box<[u8]>>,
     end_point: Option<Arc<[u8]>>,
-    state: State,
+    state: ScramState,
 }
 
 #[derive(Debug)]
-enum State {
+enum ScramState {
     /// The client's first message is awaited.
     First,
     /// The service is asked for the salt.
@@ -67,24 +67,24 @@ impl Scram {
             offered: channel.mechanisms().contains(&Mechanism::ScramSha256Plus),
             exporter: exporter.map(|data| data[..].into()),
             end_point: binding.and_then(|binding| binding.end_point.clone()),
-            state: State::First,
+            state: ScramState::First,
         }
     }
 
     pub(super) fn respond(&mut self, message: &[u8], peer: IpAddr) -> Step {
-        let step = match std::mem::replace(&mut self.state, State::Over) {
-            State::First => self.first(message).map(|first| {
+        let step = match std::mem::replace(&mut self.state, ScramState::Over) {
+            ScramState::First => self.first(message).map(|first| {
                 let login = first.login.clone();
-                self.state = State::Begun(first);
+                self.state = ScramState::Begun(first);
                 Step::Ask(Call::ScramBegin { login, peer })
             }),
-            State::Challenged {
+            ScramState::Challenged {
                 login,
                 binding,
                 nonce,
                 said,
             } => last(message, &binding, &nonce, said).map(|(auth_message, proof)| {
-                self.state = State::Checking;
+                self.state = ScramState::Checking;
                 Step::Ask(Call::ScramFinish(ScramFinish {
                     login,
                     peer,
@@ -92,7 +92,7 @@ impl Scram {
                     proof,
                 }))
             }),
-            State::Proved(account, login) if message.is_empty() => {
+            ScramState::Proved(account, login) if message.is_empty() => {
                 Ok(Step::Accepted { account, login })
             }
             _ => Err(Refused::Malformed("Unexpected message")),
@@ -101,9 +101,9 @@ impl Scram {
     }
 
     pub(super) fn reply(&mut self, reply: Reply) -> Step {
-        match (std::mem::replace(&mut self.state, State::Over), reply) {
+        match (std::mem::replace(&mut self.state, ScramState::Over), reply) {
             (
-                State::Begun(first),
+                ScramState::Begun(first),
                 Reply::ScramChallenge {
                     salt,
                     iterations,
@@ -112,7 +112,7 @@ impl Scram {
             ) => {
                 let nonce = first.nonce + &nonce;
                 let challenge = format!("r={nonce},s={},i={iterations}", STANDARD.encode(salt));
-                self.state = State::Challenged {
+                self.state = ScramState::Challenged {
                     login: first.login,
                     binding: first.binding,
                     nonce,
@@ -121,14 +121,14 @@ impl Scram {
                 Step::Challenge(challenge.into_bytes())
             }
             (
-                State::Checking,
+                ScramState::Checking,
                 Reply::ScramAuthenticated {
                     account,
                     login,
                     signature,
                 },
             ) => {
-                self.state = State::Proved(account, login);
+                self.state = ScramState::Proved(account, login);
                 Step::Challenge(format!("v={}", STANDARD.encode(signature)).into_bytes())
             }
             _ => Step::Refused(Refused::Failed(Failure::Temporary)),

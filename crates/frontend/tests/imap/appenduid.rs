@@ -9,7 +9,7 @@ fn uids_are_told_in_the_order_of_the_messages() {
         (vec![64, 65, 3, 66, 67], "64:65,3,66:67"),
         (vec![129, 128], "129,128"),
     ] {
-        let mut world = World::new(Cut::Whole);
+        let mut world = World::new(Cut::AtOnce);
         world.connect("A", true);
         world.send("A", b"l LOGIN anne secret\r\n");
         world.get("A").outbox.clear();

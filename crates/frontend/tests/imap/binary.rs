@@ -57,7 +57,7 @@ fn message(kind: &str, encoding: Encoding, bytes: &[u8]) -> Vec<u8> {
 }
 
 fn selected(text: &[u8]) -> World {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.fake.deliver("INBOX", b"", text);
     world.connect("1", true);
     world.send("1", b"a LOGIN anne secret\r\nb SELECT INBOX\r\n");

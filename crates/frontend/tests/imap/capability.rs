@@ -90,7 +90,7 @@ fn ask(world: &mut World, line: &[u8]) -> String {
 
 #[test]
 fn what_is_announced_in_which_state() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.connect("1", false);
     let greeting = String::from_utf8(world.get("1").outbox.clone()).unwrap();
     check(&greeting, IN_THE_CLEAR);
@@ -112,7 +112,7 @@ fn what_is_announced_in_which_state() {
 /// What ENABLE knows is announced, whatever is enabled already.
 #[test]
 fn what_can_be_enabled_is_announced() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.connect("1", true);
     ask(&mut world, b"a LOGIN anne secret\r\n");
     let all = [ALWAYS, AFTER_LOGIN].concat();
@@ -133,7 +133,7 @@ fn what_can_be_enabled_is_announced() {
 #[test]
 fn list_with_status_asks_for_many_at_once() {
     const MAILBOXES: usize = 150;
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.connect("1", true);
     let _ = ask(&mut world, b"a LOGIN anne secret\r\n");
     for n in 0..MAILBOXES {
@@ -161,7 +161,7 @@ fn list_with_status_asks_for_many_at_once() {
 /// RFC 7889: the number is that of the configuration.
 #[test]
 fn append_limit() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.limits.syntax.append_bytes_max = 5;
     world.connect("1", true);
     assert!(ask(&mut world, b"a LOGIN anne secret\r\n").contains(" APPENDLIMIT=5]"));

@@ -33,7 +33,7 @@ fn closed(world: &mut World, reason: &'static str) -> bool {
 
 #[test]
 fn where_it_is_offered() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.connect("1", true);
     world.send("1", b"a COMPRESS DEFLATE\r\nb CAPABILITY\r\n");
     let told = said(&mut world);
@@ -56,7 +56,7 @@ fn where_it_is_offered() {
         "{told}"
     );
 
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.limits.compress = false;
     world.connect("1", true);
     world.send("1", b"a LOGIN anne secret\r\nb COMPRESS DEFLATE\r\n");
@@ -70,7 +70,7 @@ fn where_it_is_offered() {
 /// "The client MUST NOT send any further commands until it has seen the result of COMPRESS."
 #[test]
 fn what_follows_in_the_clear_is_not_taken_for_compressed() {
-    let mut world = logged_in(Cut::Whole);
+    let mut world = logged_in(Cut::AtOnce);
     world.send("1", b"a COMPRESS DEFLATE\r\nb NOOP\r\n");
     let told = said(&mut world);
     assert!(told.contains("a BAD") && told.contains("b OK"), "{told}");
@@ -79,7 +79,7 @@ fn what_follows_in_the_clear_is_not_taken_for_compressed() {
 
 #[test]
 fn large_answers_and_messages() {
-    for cut in [Cut::Whole, Cut::Sizes(vec![700, 16_000])] {
+    for cut in [Cut::AtOnce, Cut::Sizes(vec![700, 16_000])] {
         let mut world = compressed(cut);
         world.fake.fill("INBOX", 2000, |n| {
             format!("Subject: number {n}\r\n\r\nText of number {n}\r\n").into_bytes()
@@ -107,7 +107,7 @@ fn large_answers_and_messages() {
 
 #[test]
 fn an_idle_session_holds_only_what_its_client_may_refer_to() {
-    let mut world = compressed(Cut::Whole);
+    let mut world = compressed(Cut::AtOnce);
     world.fake.fill("INBOX", 50, |_| vec![b'x'; 3000]);
     world.send("1", b"b SELECT INBOX\r\nc FETCH 1:* BODY.PEEK[]\r\nd SEARCH TEXT y\r\ne APPEND INBOX {4+}\r\na\r\nb\r\n");
     world.send("1", b"f IDLE\r\n");
@@ -175,7 +175,7 @@ fn a_compression_bomb() {
 
 #[test]
 fn input_that_is_not_compressed_ends_the_connection() {
-    let mut world = compressed(Cut::Whole);
+    let mut world = compressed(Cut::AtOnce);
     world.send_raw("1", b"a1 NOOP\r\n");
     assert!(said(&mut world).starts_with("* BYE Input is not compressed"));
     assert!(closed(&mut world, "protocol error"));
@@ -200,8 +200,8 @@ fn noise(mut seed: u64) -> Vec<u8> {
 fn lengths_tell_of_what_goes_out_together_and_of_nothing_else() {
     let bytes = |guess: u64, compresses: bool, commands: &[&str]| {
         let mut world = match compresses {
-            true => compressed(Cut::Whole),
-            false => logged_in(Cut::Whole),
+            true => compressed(Cut::AtOnce),
+            false => logged_in(Cut::AtOnce),
         };
         world
             .fake
@@ -235,7 +235,7 @@ fn lengths_tell_of_what_goes_out_together_and_of_nothing_else() {
 fn unauthenticate_ends_it() {
     let cuts = [None, Some(1), Some(7), Some(20)];
     for (ends, cut) in cuts.into_iter().flat_map(|cut| [(true, cut), (false, cut)]) {
-        let mut world = compressed(cut.map_or(Cut::Whole, |size| Cut::Sizes(vec![size])));
+        let mut world = compressed(cut.map_or(Cut::AtOnce, |size| Cut::Sizes(vec![size])));
         if ends {
             world.send("1", b"b UNAUTHENTICATE\r\nc LOGIN anne secret\r\n");
         } else {

@@ -6,7 +6,7 @@ use whimbrel_service::api::{Event, Failure};
 use super::world::{Cut, World};
 
 fn logged_in() -> World {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.connect("1", true);
     world.send("1", b"a LOGIN anne secret\r\n");
     assert!(said(&mut world).contains("a OK"));
@@ -23,7 +23,7 @@ fn closed(world: &mut World, reason: &'static str) -> bool {
 
 #[test]
 fn login_seconds_max() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.connect("1", true);
     world.pass(100);
     // What is sent meanwhile gives no more time.
@@ -147,7 +147,7 @@ fn stall_seconds_max() {
 
 #[test]
 fn login_failures_max() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.limits.login_failures_max = 2;
     world.connect("1", true);
     world.send(
@@ -166,7 +166,7 @@ fn login_failures_max() {
 
 #[test]
 fn bad_commands_max() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.limits.bad_commands_max = 3;
     world.connect("1", true);
     // A good one begins the count anew.
@@ -178,7 +178,7 @@ fn bad_commands_max() {
 
 #[test]
 fn keywords_max() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.limits.keywords_max = 2;
     world.connect("1", true);
     world.fake.fill("INBOX", 3, |_| b"x".to_vec());
@@ -209,7 +209,7 @@ fn append(world: &mut World, messages: &str) -> (String, u32) {
 
 #[test]
 fn append_messages_max() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.limits.append_messages_max = 2;
     world.connect("1", true);
     world.send("1", b"a LOGIN anne secret\r\n");
@@ -228,7 +228,7 @@ fn append_messages_max() {
 
 #[test]
 fn append_summary_bytes_max() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.limits.append_summary_bytes_max = 1000;
     world.connect("1", true);
     world.send("1", b"a LOGIN anne secret\r\n");
@@ -286,7 +286,7 @@ fn ascii_headers() {
 /// A message that is made of parts is as long as they are together.
 #[test]
 fn append_bytes_max_of_a_message_in_parts() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.limits.syntax.append_bytes_max = 10;
     world.connect("1", true);
     world.fake.fill("INBOX", 1, |_| b"a: b\r\n".to_vec());
@@ -326,7 +326,7 @@ fn append_bytes_max_of_a_message_in_parts() {
 /// BAD_INPUTS, row 2.
 #[test]
 fn what_follows_starttls_is_not_acted_upon() {
-    for cut in [Cut::Whole, Cut::Sizes(vec![10, 7])] {
+    for cut in [Cut::AtOnce, Cut::Sizes(vec![10, 7])] {
         let mut world = World::new(cut);
         world.connect("1", false);
         said(&mut world);
@@ -343,7 +343,7 @@ fn what_follows_starttls_is_not_acted_upon() {
         world.get("1").session.buffered_bytes();
     }
     // In one piece it is seen, and ends the connection.
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.connect("1", false);
     said(&mut world);
     world.send("1", b"a STARTTLS\r\nb LOGIN anne secret\r\n");
@@ -355,7 +355,7 @@ fn what_follows_starttls_is_not_acted_upon() {
 /// BAD_INPUTS, row 2: bytes that reach the session between its answer to STARTTLS and the end of the handshake.
 #[test]
 fn what_races_the_handshake_ends_the_connection() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.connect("1", false);
     said(&mut world);
     world.send("1", b"a STARTTLS\r\n");
@@ -383,7 +383,7 @@ fn an_idle_session_holds_no_buffer() {
 }
 
 fn of_three(limits: impl FnOnce(&mut World), message: fn(u32) -> Vec<u8>) -> World {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     limits(&mut world);
     world.connect("1", true);
     world.fake.fill("INBOX", 3, message);
@@ -476,7 +476,7 @@ fn thread_references_max() {
 /// RFC 8437, 8: it can be turned off. And who has logged out is a stranger again, to the driver and by the clock.
 #[test]
 fn unauthenticate() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.limits.unauthenticate = false;
     world.connect("1", true);
     world.send(
@@ -505,9 +505,9 @@ fn unauthenticate() {
 fn an_idle_session_holds_no_index_of_many_gaps() {
     for real in [false, true] {
         let mut world = if real {
-            World::real(Cut::Whole)
+            World::real(Cut::AtOnce)
         } else {
-            World::new(Cut::Whole)
+            World::new(Cut::AtOnce)
         };
         world.fake.fill("INBOX", 1200, |_| b"x: y\r\n".to_vec());
         let thirds: Vec<String> = (1..=400).map(|n| (n * 3).to_string()).collect();
@@ -577,7 +577,7 @@ fn an_idle_session_whose_index_is_lost_ends() {
 
 #[test]
 fn other_nodes() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.limits.other_nodes = 2;
     world.connect("1", true);
     world.send("1", b"a LOGIN anne secret\r\n");

@@ -45,23 +45,23 @@ fn scripts() -> Vec<(String, String)> {
 #[test]
 fn all_scripts_hold() {
     for (file, text) in scripts() {
-        script::run(&file, &text, &Cut::Whole);
+        script::run(&file, &text, &Cut::AtOnce);
     }
 }
 
 #[test]
 fn and_on_the_real_owner() {
     for (file, text) in scripts() {
-        script::run_in(World::real(Cut::Whole), &file, &text, &Cut::Whole);
+        script::run_in(World::real(Cut::AtOnce), &file, &text, &Cut::AtOnce);
     }
 }
 
 #[test]
 fn and_when_what_was_read_is_dropped() {
     for (file, text) in scripts() {
-        for mut world in [World::new(Cut::Whole), World::real(Cut::Whole)] {
+        for mut world in [World::new(Cut::AtOnce), World::real(Cut::AtOnce)] {
             world.sheds = true;
-            script::run_in(world, &file, &text, &Cut::Whole);
+            script::run_in(world, &file, &text, &Cut::AtOnce);
         }
     }
 }
@@ -69,7 +69,7 @@ fn and_when_what_was_read_is_dropped() {
 #[test]
 fn compressed_too() {
     for (file, text) in scripts() {
-        for cut in [Cut::Whole, Cut::Sizes(vec![1, 5, 3])] {
+        for cut in [Cut::AtOnce, Cut::Sizes(vec![1, 5, 3])] {
             let mut world = World::new(cut.clone());
             world.compresses = true;
             script::run_in(world, &file, &text, &cut);

@@ -284,11 +284,11 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn clients_know_the_mailbox(steps in proptest::collection::vec((0usize..3, 0u8..12, 0usize..20, 0usize..20), 1..60)) {
-        history(World::new(Cut::Whole), &steps);
+        history(World::new(Cut::AtOnce), &steps);
     }
 
     #[test]
     fn clients_know_the_mailbox_of_the_real_owner(steps in proptest::collection::vec((0usize..3, 0u8..12, 0usize..20, 0usize..20), 1..60)) {
-        history(World::real(Cut::Whole), &steps);
+        history(World::real(Cut::AtOnce), &steps);
     }
 }

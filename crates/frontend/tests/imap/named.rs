@@ -38,7 +38,7 @@ fn fetched(answer: &str) -> Vec<u32> {
 /// A world in which one message is kept, many are lost, and one has come since; what was told last in the lost time; and the UID that the new
 /// one has at first.
 fn world() -> (World, u32, u32) {
-    let mut world = World::real(Cut::Whole);
+    let mut world = World::real(Cut::AtOnce);
     connect(&mut world, "A");
     append(&mut world, "A", "Subject: kept\r\n\r\n");
     assert!(say(&mut world, "A", "s SELECT INBOX").contains("s OK"));
@@ -101,7 +101,7 @@ fn a_star_is_the_last_message_that_the_client_was_told_of() {
         "UID SEARCH RETURN (SAVE) UID % NOT UID *",
         "UID SEARCH RETURN (SAVE) UID %:*",
     ] {
-        let mut world = World::real(Cut::Whole);
+        let mut world = World::real(Cut::AtOnce);
         connect(&mut world, "A");
         connect(&mut world, "B");
         assert!(say(&mut world, "B", "s SELECT INBOX").contains("s OK"));
@@ -160,7 +160,7 @@ fn what_a_session_may_have_been_told_here_is_no_sign() {
             false,
         ),
     ] {
-        let mut world = World::real(Cut::Whole);
+        let mut world = World::real(Cut::AtOnce);
         connect(&mut world, "A");
         connect(&mut world, "B");
         assert!(say(&mut world, "B", "s SELECT INBOX").contains("s OK"));

@@ -171,7 +171,7 @@ proptest! {
         real in any::<bool>(),
     ) {
         let mut said = Vec::new();
-        for cut in [Cut::Whole, Cut::Sizes(sizes)] {
+        for cut in [Cut::AtOnce, Cut::Sizes(sizes)] {
             let mut world = if real { World::real(cut) } else { World::new(cut) };
             world.fake.fill("INBOX", 3, |n| format!("Subject: {n}\r\n\r\ntext {n}\r\n").into_bytes());
             world.connect("1", tls);

@@ -290,12 +290,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn the_cache_is_the_mailbox(deeds in proptest::collection::vec((0u8..12, 0usize..20, 0usize..20), 1..60)) {
-        history(World::new(Cut::Whole), &deeds);
+        history(World::new(Cut::AtOnce), &deeds);
     }
 
     #[test]
     fn and_on_the_real_owner(deeds in proptest::collection::vec((0u8..12, 0usize..20, 0usize..20), 1..60)) {
-        history(World::real(Cut::Whole), &deeds);
+        history(World::real(Cut::AtOnce), &deeds);
     }
 }
 
@@ -320,7 +320,7 @@ fn selected(mut world: World, count: u32) -> (World, Vec<u32>, u64) {
 /// RFC 7162, 3.2.5.2: when the history is cut, what the client tells of its sequence numbers keeps the answer short.
 #[test]
 fn sequence_numbers_stand_in_for_a_history_that_is_cut() {
-    let (mut world, uids, modseq) = selected(World::new(Cut::Whole), 9);
+    let (mut world, uids, modseq) = selected(World::new(Cut::AtOnce), 9);
     let (fifth, seventh) = (uids[4], uids[6]);
     world.send("1", b"x STORE 7 +FLAGS.SILENT (\\Deleted)\r\nx EXPUNGE\r\n");
     said(&mut world);
@@ -370,7 +370,7 @@ fn sequence_numbers_stand_in_for_a_history_that_is_cut() {
 /// The history of the real owner is bounded: a client that was away while more went than it holds is told all that it knows and is not there.
 #[test]
 fn more_has_vanished_than_the_history_holds() {
-    let (mut world, uids, modseq) = selected(World::real(Cut::Whole), 18_000);
+    let (mut world, uids, modseq) = selected(World::real(Cut::AtOnce), 18_000);
     let last = uids.len();
     world.send(
         "1",
@@ -415,7 +415,7 @@ fn more_has_vanished_than_the_history_holds() {
 /// What is asked for is what has changed, not the mailbox.
 #[test]
 fn a_resynchronization_asks_for_what_has_changed() {
-    let (mut world, _, modseq) = selected(World::new(Cut::Whole), 5_000);
+    let (mut world, _, modseq) = selected(World::new(Cut::AtOnce), 5_000);
     world.send("1", b"x STORE 7,4000 +FLAGS.SILENT (\\Seen)\r\n");
     said(&mut world);
     world.get("1").calls.clear();
@@ -436,7 +436,7 @@ fn a_resynchronization_asks_for_what_has_changed() {
 /// has here is told, though the client does not name it.
 #[test]
 fn a_client_from_elsewhere_is_told_of_what_it_does_not_name() {
-    let (mut world, uids, modseq) = selected(World::real(Cut::Whole), 4);
+    let (mut world, uids, modseq) = selected(World::real(Cut::AtOnce), 4);
     let of_another = modseq - modseq % 64 + (modseq + 1) % 64;
     for (modseq, expected) in [(modseq, &uids[..0]), (of_another, &uids[..])] {
         let (first, third) = (uids[0], uids[2]);

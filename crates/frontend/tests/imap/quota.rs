@@ -6,7 +6,7 @@ use super::world::{Cut, World};
 
 #[test]
 fn what_goes_beyond_is_refused_with_overquota() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.fake.quota = Quota {
         bytes_max: Some(1 << 20),
         messages_max: Some(2),

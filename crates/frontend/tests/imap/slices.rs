@@ -5,7 +5,7 @@ use super::world::{Cut, World};
 const KEYS: usize = 1000;
 
 fn world() -> World {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.connect("A", true);
     world.send("A", b"l LOGIN anne secret\r\n");
     // One long message, and many short ones.
@@ -75,7 +75,7 @@ fn and_so_are_sort_and_thread() {
 #[test]
 fn a_list_of_many_patterns_is_cut_into_slices() {
     const NAMES: usize = 60;
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.connect("A", true);
     world.send("A", b"l LOGIN anne secret\r\n");
     for n in 0..NAMES {

@@ -3,7 +3,7 @@
 use super::world::{Cut, World};
 
 fn selected(fill: impl FnOnce(&mut World)) -> World {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     fill(&mut world);
     world.connect("1", true);
     world.send("1", b"a LOGIN anne secret\r\nb SELECT INBOX\r\n");

@@ -14,7 +14,7 @@ fn mailbox_id(answer: &str) -> &str {
 
 #[test]
 fn a_session_goes_on_in_a_union() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     for name in ["A", "B"] {
         world.connect(name, true);
         say(&mut world, name, "l LOGIN anne secret");

@@ -10,7 +10,7 @@ fn say(world: &mut World, line: &str) -> String {
 
 /// A session that has selected two messages.
 fn world() -> World {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.connect("A", true);
     world.run();
     assert!(say(&mut world, "l LOGIN anne secret").contains("l OK"));

@@ -26,7 +26,8 @@ fn binding() -> Binding {
 /// How client bytes are cut.
 #[derive(Clone, Debug)]
 pub(crate) enum Cut {
-    Whole,
+    /// Not at all.
+    AtOnce,
     /// Into pieces of these sizes, over and over.
     Sizes(Vec<usize>),
 }
@@ -292,7 +293,7 @@ impl World {
                     return false;
                 }
                 let len = match cut {
-                    Cut::Whole => connection.inbox.len(),
+                    Cut::AtOnce => connection.inbox.len(),
                     Cut::Sizes(sizes) => {
                         connection.pieces += 1;
                         sizes[connection.pieces % sizes.len()].clamp(1, connection.inbox.len())

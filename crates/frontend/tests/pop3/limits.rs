@@ -52,7 +52,7 @@ fn endless_lines() {
 
 #[test]
 fn what_is_no_pop3_is_cut_off() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.connect("a", true);
     for _ in 0..19 {
         world.send(b"GET / HTTP/1.1\r\n");
@@ -98,7 +98,7 @@ fn slow_clients() {
          wait 1
          closed",
     );
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.put("INBOX", b"", &vec![b'x'; 400_000]);
     world.login("a");
     world.client().takes = 1;
@@ -125,7 +125,7 @@ fn slow_clients() {
 
 #[test]
 fn a_client_that_never_reads_is_cut() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.put("INBOX", b"", &vec![b'x'; 400_000]);
     world.login("a");
     world.client().takes = 1;
@@ -153,7 +153,7 @@ fn an_idle_session_is_small() {
         "{}",
         size_of::<Pop3Session>()
     );
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     one(&mut world);
     while world.rows("INBOX").len() < 1024 {
         let uids = world.rows("INBOX").iter().map(|row| row.uid).collect();

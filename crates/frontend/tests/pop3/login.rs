@@ -188,7 +188,7 @@ fn wrong_passwords() {
 /// Row 16 of what broke others: whatever stands in a login name is a name and nothing else.
 #[test]
 fn strange_names() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     for user in [
         "%s%n%x",
         "%{pass}@example.org",
@@ -310,7 +310,7 @@ fn stls_forgets() {
          closed",
     );
     // All in one packet.
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.connect("a", false);
     world.send(b"STLS\r\nCAPA\r\nQUIT\r\nUSER anne@example.org\r\nPA");
     assert_eq!(

@@ -102,7 +102,7 @@ fn a_session() {
 
 #[test]
 fn unique_ids_are_message_ids_for_ever() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     three(&mut world);
     let ids = world.ids("INBOX");
     let listing = |numbers: &[usize]| {
@@ -150,7 +150,7 @@ fn a_session_ends_when_its_account_is_removed() {
 #[test]
 fn only_quit_removes() {
     for end in ["eof", "wait 601", "shutdown", "crash"] {
-        let mut world = World::new(Cut::Whole);
+        let mut world = World::new(Cut::AtOnce);
         three(&mut world);
         world.login("a");
         world.ask("DELE 1");
@@ -172,7 +172,7 @@ fn only_quit_removes() {
         assert_eq!(world.ask("STAT"), "+OK 3 38\r\n", "{end}");
     }
     // A client that has gone before it hears the answer has given QUIT all the same.
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     three(&mut world);
     world.login("a");
     world.send(b"DELE 1\r\nQUIT\r\n");
@@ -269,7 +269,7 @@ fn several_sessions_are_open_at_once() {
 /// One that went between two commands of a pipeline, after it was looked up for the second.
 #[test]
 fn a_message_that_goes_while_it_is_sent() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     three(&mut world);
     world.login("a");
     let uids: Vec<u32> = world.rows("INBOX").iter().map(|row| row.uid).collect();
@@ -297,7 +297,7 @@ fn a_message_that_goes_while_it_is_sent() {
 
 #[test]
 fn a_mailbox_that_is_gone_is_an_error() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.put("Archive", b"", b"one\r\n");
     world.connect("a", true);
     world.send(b"USER anne|Archive\r\nPASS secret\r\nDELE 1\r\n");
@@ -317,7 +317,7 @@ fn a_mailbox_that_is_gone_is_an_error() {
 
 #[test]
 fn uids_of_another_validity_remove_nothing() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     three(&mut world);
     let uids = world.rows("INBOX").iter().map(|row| row.uid).collect();
     let uid_validity = world.uid_validity("INBOX") + 1;
@@ -357,7 +357,7 @@ fn a_removal_that_fails_is_told() {
 /// More than one batch of the owner, more than one page of rows.
 #[test]
 fn a_large_maildrop() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.put("INBOX", b"", b"one\r\n");
     while world.rows("INBOX").len() < 8192 {
         let uids = world.rows("INBOX").iter().map(|row| row.uid).collect();

@@ -30,7 +30,7 @@ fn text(lines: usize) -> Vec<u8> {
 
 #[test]
 fn large_messages_in_pieces() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     let body = text(40_000);
     world.put("INBOX", b"X-Prefix: 1\r\n", &body);
     world.login("a");
@@ -58,7 +58,7 @@ fn large_messages_in_pieces() {
 /// A client that does not wait: the same answers, with far fewer questions to the owner.
 #[test]
 fn pipelines() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     let mut expected = String::new();
     for n in 0..100 {
         let body = format!("{n}\r\n.dot\r\n");
@@ -111,7 +111,7 @@ fn pipelines_of_messages_of_all_sizes() {
 }
 
 fn all_sizes(sheds: bool) {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.sheds = sheds;
     let sizes = [10, 3000, 5, 1, 7000, 2000, 40_000, 3, 0, 2, 900];
     let bodies = sizes.map(text);
@@ -162,7 +162,7 @@ fn all_sizes(sheds: bool) {
 /// those of which it has one.
 #[test]
 fn pipelines_of_messages_with_long_rows() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     let prefix = b"X-Long: 1\r\n".repeat(10_000);
     for n in 0..8 {
         world.put("INBOX", &prefix, format!("{n}\r\n").as_bytes());
@@ -180,7 +180,7 @@ fn pipelines_of_messages_with_long_rows() {
 /// While nothing is taken, nothing more is read than has its bound.
 #[test]
 fn a_pipeline_that_is_not_read_is_small() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     let body = text(1300);
     for _ in 0..16 {
         world.put("INBOX", b"", &body);
@@ -201,7 +201,7 @@ fn a_pipeline_that_is_not_read_is_small() {
 /// Whatever cannot be read is told before a message begins, or cuts the connection: a client must not take a piece for the whole.
 #[test]
 fn bodies_that_are_not_what_they_should_be() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.put_sized("INBOX", b"", b"", 5);
     world.put_sized("INBOX", b"A: 1\r\n", b"", 5);
     world.put("INBOX", b"A: 1\r\n", b"");

@@ -13,7 +13,7 @@ use super::world::{Cut, World};
 /// Runs a script, and again with its bytes one by one and cut at other places, each in a world of its own, made by `prepare`.
 pub(crate) fn check(prepare: impl Fn(&mut World), script: &str) {
     for cut in [
-        Cut::Whole,
+        Cut::AtOnce,
         Cut::Sizes(vec![1]),
         Cut::Sizes(vec![3, 1, 17]),
         Cut::Sizes(vec![40, 5]),

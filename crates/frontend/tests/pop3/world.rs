@@ -23,7 +23,8 @@ pub(crate) const ANNE: AccountId = AccountId([1; 16]);
 /// How client bytes are cut.
 #[derive(Clone, Debug)]
 pub(crate) enum Cut {
-    Whole,
+    /// Not at all.
+    AtOnce,
     /// Into pieces of these sizes, over and over.
     Sizes(Vec<usize>),
 }
@@ -402,7 +403,7 @@ impl World {
                     return false;
                 }
                 let len = match &self.cut {
-                    Cut::Whole => client.inbox.len(),
+                    Cut::AtOnce => client.inbox.len(),
                     Cut::Sizes(sizes) => {
                         client.pieces += 1;
                         sizes[client.pieces % sizes.len()].clamp(1, client.inbox.len())

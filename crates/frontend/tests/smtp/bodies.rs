@@ -34,7 +34,7 @@ fn trace(to: &str, with: &str, id: &str, alone: &str) -> String {
 
 #[test]
 fn one_recipient_is_named() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     let id = data(
         &mut world,
         &["Anne+Lists@example.org"],
@@ -55,7 +55,7 @@ fn one_recipient_is_named() {
 
 #[test]
 fn of_several_recipients_each_sees_only_itself() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     let id = data(
         &mut world,
         &["anne@example.org", "bob@example.org"],
@@ -80,7 +80,7 @@ fn of_several_recipients_each_sees_only_itself() {
 
 #[test]
 fn the_null_sender_helo_and_tls() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.config.starttls = true;
     world.script("lmtp");
     world.connect(whimbrel_smtp::Role::Smtp);

@@ -63,7 +63,7 @@ fn check(world: &mut World, to: &str, expected: &str) {
 
 #[test]
 fn recipients() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.alias("info@example.org", "anne@example.org");
     world.alias("info@example.org", "bob@example.org");
     world.alias("team@example.org", "info@example.org");
@@ -90,7 +90,7 @@ fn recipients() {
 
 #[test]
 fn catch_all_and_postmaster() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     check(&mut world, "nobody@example.org", "550 5.1.1");
     world.script("smtp\nC: MAIL FROM:<>\nS: 250 2.1.0 Sender OK\nC: RCPT TO:<Postmaster>\nS: 250 2.1.5 Recipient OK");
     // Anne came first (RFC 5321, 4.5.1).
@@ -107,7 +107,7 @@ fn catch_all_and_postmaster() {
 
 #[test]
 fn lmtp_answers_for_each_recipient() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     let to = [
         "anne@example.org",
         "nobody@example.org",
@@ -145,7 +145,7 @@ fn lmtp_answers_for_each_recipient() {
 
 #[test]
 fn targets_are_counted_through_aliases() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.limits.targets_max = 2;
     world.alias("info@example.org", "anne@example.org");
     world.alias("info@example.org", "bob@example.org");
@@ -181,7 +181,7 @@ fn targets_are_counted_through_aliases() {
 
 #[test]
 fn the_log_is_told() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     mail(
         &mut world,
         Role::Smtp,

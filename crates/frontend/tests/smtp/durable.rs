@@ -8,7 +8,7 @@ const MESSAGE: &[u8] = b"Subject: once\r\n\r\ntext\r\n.\r\n";
 
 /// A node with a slow disk, and a client that has sent all but the message.
 fn begun() -> World {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.node.speed = Speed {
         sync_micros: (200, 3000),
         lazy_micros: (0, 3000),

@@ -12,7 +12,7 @@ const BEGUN: &str = "C: MAIL FROM:<a@b.example>
 
 /// Runs a script after a transaction was begun; nothing is delivered or left behind.
 fn nothing(script: &str) -> World {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.script(&format!("smtp\n{BEGUN}{script}"));
     assert_eq!(world.bodies(ANNE, "INBOX"), [""; 0], "{script}");
     assert_eq!(world.node.queue_len(), 0);
@@ -51,7 +51,7 @@ fn a_full_disk() {
 /// The disk fills up in the instant between the end of the upload and the queue's write.
 #[test]
 fn a_full_disk_at_the_last_moment() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.script(&format!("smtp\n{BEGUN}C: DATA\nS: 354 ...\nC: text"));
     world.push(b".\r\n");
     while !world.client().calls.contains_key("Accept") {
@@ -66,7 +66,7 @@ fn a_full_disk_at_the_last_moment() {
 
 #[test]
 fn a_full_queue() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     // The first fills the disk when it is accepted, so that nothing can be delivered.
     for number in 0..3usize {
         world.node.disk.faults.full = false;
@@ -134,7 +134,7 @@ fn reset_and_its_like() {
     nothing_and_go_on("C| BDAT 4\\r\\ntext\nS: 250 ...\nC: HELO x\nS: 250 ...");
     nothing("C| BDAT 4\\r\\ntext\nS: 250 ...\nC: QUIT\nS: 221 ...\nclosed");
     // Who was named before is not named after.
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.script(
         "smtp
          C: MAIL FROM:<a@b.example>
@@ -168,7 +168,7 @@ fn too_large() {
     nothing_and_go_on(
         "C: RSET\nS: 250 ...\nC: MAIL FROM:<a@b.example> SIZE=300001\nS: 552 5.3.4 ...",
     );
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.script(&format!(
         "lmtp\n{BEGUN}C: RCPT TO:<bob@example.org>\nS: 250 ...\nC: BDAT 300001 LAST"
     ));
@@ -176,7 +176,7 @@ fn too_large() {
     world.script("S: 552 5.3.4 ...\nS: 552 5.3.4 ...\nC: NOOP\nS: 250 ...");
     assert_eq!(world.left_over(), (0, 0));
     // One byte less than too much.
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.script(&format!("smtp\n{BEGUN}C: BDAT 300000 LAST"));
     world.send(&vec![b'x'; 300_000]);
     let told = world.told();
@@ -190,7 +190,7 @@ fn too_large() {
 
 #[test]
 fn a_shutdown() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.script("smtp\nshutdown\nS: 421 4.3.2 ...\nclosed");
     world.script(&format!("smtp\n{BEGUN}shutdown\nS: 421 4.3.2 ...\nclosed"));
     // A message whose bytes are coming is taken to its end.
@@ -203,7 +203,7 @@ fn a_shutdown() {
 fn a_silent_client() {
     nothing("wait 301\nS: 421 4.4.2 ...\nclosed");
     nothing("C: DATA\nS: 354 ...\nC: text\nwait 181\nS: 421 4.4.2 ...\nclosed");
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.connect(Role::Submission);
     world.script("S: 220 ...\nC: EHLO x\nS: 250-...\nS: 250-...\nS: 250-...\nS: 250-...\nS: 250-...\nS: 250-...\nS: 250 ...");
     world.script("C: MAIL FROM:<a@b.example>\nS: 530 5.7.0 Authentication required");

@@ -41,13 +41,13 @@ fn no_line_end_but_crlf_ends_a_message() {
         ("a\\0b\\r\\n", 5),
         ("a\\r", 2),
     ] {
-        let mut world = World::new(Cut::Whole);
+        let mut world = World::new(Cut::AtOnce);
         world.script(&format!(
             "{BEGUN}C| BDAT {len} LAST\\r\\n{chunk}\nS: 554 5.6.0 ...\nC: NOOP\nS: 250 2.0.0 OK"
         ));
         assert_eq!(world.left_over(), (0, 0));
     }
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.script(&format!(
         "{BEGUN}C| BDAT 12 LAST\\r\\nx\\r\\n.\\r\\nMAIL\\r\\n\nS: 250 2.0.0 ..."
     ));
@@ -56,7 +56,7 @@ fn no_line_end_but_crlf_ends_a_message() {
 
 #[test]
 fn commands_with_bare_line_ends_are_refused() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.script(
         "smtp
          C: MAIL FROM:<a@b.example>\\nRCPT TO:<anne@example.org>
@@ -72,7 +72,7 @@ fn commands_with_bare_line_ends_are_refused() {
 
 #[test]
 fn nothing_is_read_from_behind_starttls() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.config.starttls = true;
     world.script("smtp");
     world.send(b"STARTTLS\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<anne@example.org>\r\nDATA\r\n");
@@ -85,7 +85,7 @@ fn nothing_is_read_from_behind_starttls() {
     assert!(world.client().closed);
     assert!(world.client().calls.is_empty());
     // Also when the machine had no room for it: the bytes before fill its buffer.
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.config.starttls = true;
     world.script("smtp");
     let noop = |len: usize| format!("NOOP {}\r\n", "x".repeat(len - 7));
@@ -95,7 +95,7 @@ fn nothing_is_read_from_behind_starttls() {
     assert!(world.told().ends_with("220 2.0.0 Ready to start TLS\r\n"));
     assert!(world.client().closed);
     // The handshake forgets what was said in clear.
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.config.starttls = true;
     world.script(BEGUN);
     world.script(
@@ -118,13 +118,13 @@ fn data(world: &mut World, body: &str, expected: &str) {
 
 #[test]
 fn loops() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     let hops = |count: usize| "Received: from a by b\r\n".repeat(count);
     data(&mut world, &hops(50), "250 2.0.0 ...");
     data(&mut world, &hops(51), "554 5.4.6 ...");
     data(&mut world, &format!("\r\n{}", hops(51)), "250 2.0.0 ...");
     assert_eq!(world.bodies(ANNE, "INBOX").len(), 2);
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     for own in ["anne@example.org", "ANNE@Example.ORG", " anne@example.org "] {
         data(
             &mut world,
@@ -174,7 +174,7 @@ S: 354 ...
 /// One recipient of several to whom the message has come back.
 #[test]
 fn loops_among_others() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.alias("team@example.org", "bob@example.org");
     world.alias("team@example.org", "anne@example.org");
     let looping = "C: Delivered-To: Anne@Example.org\nC: \nC: .\n";
@@ -218,7 +218,7 @@ fn loops_among_others() {
 /// An address whose local part is written with quotes has a trace of its own.
 #[test]
 fn loops_of_odd_addresses() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.account(
         "a..b@example.org",
         whimbrel_service::api::AccountId([3; 16]),
@@ -245,7 +245,7 @@ fn loops_of_odd_addresses() {
 
 #[test]
 fn harvesting_ends() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.script("smtp\nC: MAIL FROM:<a@b.example>\nS: 250 2.1.0 Sender OK");
     for _ in 0..50 {
         world.script("C: RCPT TO:<nobody@example.org>\nS: 550 5.1.1 No such mailbox here");

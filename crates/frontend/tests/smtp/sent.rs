@@ -143,7 +143,7 @@ const SERVER: &str = "server seen";
 
 #[test]
 fn it_is_in_the_mailbox_for_sent_mail_and_seen() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.send_mail("<1@x>");
     assert_eq!(world.copies("Sent"), [SERVER]);
     assert_eq!(world.copies("INBOX"), [""; 0]);
@@ -189,7 +189,7 @@ fn it_is_in_the_mailbox_for_sent_mail_and_seen() {
 /// Mail to oneself is two messages; so is mail to one's own mailbox for sent mail.
 #[test]
 fn mail_to_oneself_is_there_as_well() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.script(
         "submit anne
          C: MAIL FROM:<anne@example.org>
@@ -214,7 +214,7 @@ fn mail_to_oneself_is_there_as_well() {
 #[test]
 fn a_crash_neither_loses_nor_doubles_it() {
     for steps in 0..60 {
-        let mut world = World::new(Cut::Whole);
+        let mut world = World::new(Cut::AtOnce);
         world.script(
             "submit anne
              C: MAIL FROM:<anne@example.org>
@@ -248,7 +248,7 @@ fn a_crash_neither_loses_nor_doubles_it() {
 #[test]
 fn a_clients_own_copy_takes_its_place() {
     // After.
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.send_mail("<1@x>");
     world.append("Sent", "<1@x>");
     assert_eq!(world.copies("Sent"), ["client"]);
@@ -273,7 +273,7 @@ fn a_clients_own_copy_takes_its_place() {
 
 #[test]
 fn a_session_that_watches_is_told() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.send_mail("<1@x>");
     let session = SessionId(5);
     let select = MailboxCall::Select {
@@ -301,7 +301,7 @@ fn a_session_that_watches_is_told() {
 #[test]
 fn what_is_no_twin_stays() {
     let check = |prepare: &dyn Fn(&mut World), mailbox: &str, expected: &[&str]| {
-        let mut world = World::new(Cut::Whole);
+        let mut world = World::new(Cut::AtOnce);
         prepare(&mut world);
         assert_eq!(world.copies(mailbox), expected);
     };
@@ -379,7 +379,7 @@ fn what_is_no_twin_stays() {
 #[test]
 fn a_twin_is_looked_for_among_the_newest() {
     for (between, both) in [(4_094, false), (4_096, true)] {
-        let mut world = World::new(Cut::Whole);
+        let mut world = World::new(Cut::AtOnce);
         world.send_mail("<1@x>");
         let ours = world.uids("Sent")[0];
         let mut left = between;
@@ -407,7 +407,7 @@ fn a_twin_is_looked_for_among_the_newest() {
 #[test]
 fn what_was_touched_is_not_lost() {
     let check = |touch: &dyn Fn(&mut World), copies: &[&str], flag: Option<&Flag>| {
-        let mut world = World::new(Cut::Whole);
+        let mut world = World::new(Cut::AtOnce);
         world.send_mail("<1@x>");
         touch(&mut world);
         world.append("Sent", "<1@x>");
@@ -461,7 +461,7 @@ fn what_was_touched_is_not_lost() {
         None,
     );
     // The client's came first, and what it did with its own says nothing of ours.
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.append("Sent", "<1@x>");
     store(&mut world, FlagChange::Add, &Flag::Flagged);
     world.send_mail("<1@x>");
@@ -471,7 +471,7 @@ fn what_was_touched_is_not_lost() {
 /// One for one: who sends a message twice and keeps one copy has two.
 #[test]
 fn a_copy_takes_the_place_of_one() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.send_mail("<1@x>");
     world.send_mail("<1@x>");
     world.append("Sent", "<1@x>");
@@ -486,7 +486,7 @@ fn a_copy_takes_the_place_of_one() {
     world.send_mail("<1@x>");
     assert_eq!(world.copies("Sent")[3..], [SERVER]);
     // One that was touched is passed over.
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.send_mail("<1@x>");
     let moving = world.moving("Archive");
     world.call(moving);
@@ -507,7 +507,7 @@ fn many_at_once() {
         (false, false, false),
         (false, true, true),
     ] {
-        let mut world = World::new(Cut::Whole);
+        let mut world = World::new(Cut::AtOnce);
         let mut second = ids.clone();
         if backwards {
             second.reverse();
@@ -531,7 +531,7 @@ fn many_at_once() {
 /// What an administrator has imported is the user's own, however alike.
 #[test]
 fn what_was_imported_stays() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     let Call::Mailbox {
         account,
         call: MailboxCall::Append {
@@ -556,7 +556,7 @@ fn what_was_imported_stays() {
 /// What is looked for is read from the disk: a restart between the two copies makes no difference.
 #[test]
 fn a_restart_in_between_makes_no_difference() {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.send_mail("<1@x>");
     world.crash(1);
     world.append("Sent", "<1@x>");

@@ -45,13 +45,13 @@ fn run(role: Role, cut: Cut) -> (String, [Vec<String>; 3], usize) {
 #[test]
 fn the_whole_at_once() {
     for role in [Role::Smtp, Role::Lmtp] {
-        let (said, delivered, blobs) = run(role, Cut::Whole);
+        let (said, delivered, blobs) = run(role, Cut::AtOnce);
         assert_eq!(delivered.each_ref().map(Vec::len), [1, 1, 2], "{said}");
         assert_eq!(blobs, 3);
         assert!(said.ends_with("221 2.0.0 Bye\r\n"));
         for sizes in [vec![1], vec![2, 3], vec![4096], vec![65_536], vec![100_000]] {
             assert!(
-                run(role, Cut::Sizes(sizes.clone())) == run(role, Cut::Whole),
+                run(role, Cut::Sizes(sizes.clone())) == run(role, Cut::AtOnce),
                 "{sizes:?}"
             );
         }
@@ -63,6 +63,6 @@ proptest! {
     #[test]
     fn and_in_any_pieces(sizes in proptest::collection::vec(prop_oneof![1usize..40, 1usize..3000], 1..9), lmtp in any::<bool>()) {
         let role = if lmtp { Role::Lmtp } else { Role::Smtp };
-        prop_assert_eq!(run(role, Cut::Sizes(sizes)), run(role, Cut::Whole));
+        prop_assert_eq!(run(role, Cut::Sizes(sizes)), run(role, Cut::AtOnce));
     }
 }

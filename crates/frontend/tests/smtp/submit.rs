@@ -14,7 +14,7 @@ S: 354 ...
 
 /// A world with aliases, and Anne logged in.
 fn world() -> World {
-    let mut world = World::new(Cut::Whole);
+    let mut world = World::new(Cut::AtOnce);
     world.alias("sales@example.org", "anne@example.org");
     world.alias("team@example.org", "anne@example.org");
     world.alias("team@example.org", "bob@example.org");
@@ -140,7 +140,7 @@ fn recipients_elsewhere_are_refused_for_good() {
 
 /// What is said of a message with this header, and whether Bob has it.
 fn check(header: &str, expected: &str) {
-    for cut in [Cut::Whole, Cut::Sizes(vec![1]), Cut::Sizes(vec![13, 2])] {
+    for cut in [Cut::AtOnce, Cut::Sizes(vec![1]), Cut::Sizes(vec![13, 2])] {
         let mut world = World::new(cut);
         world.alias("sales@example.org", "anne@example.org");
         world.alias("team@example.org", "anne@example.org");
@@ -299,7 +299,7 @@ fn what_is_missing_is_added_for_all() {
 /// RFC 5322, 3.6.3.
 #[test]
 fn who_was_copied_blindly_is_known_to_the_sender_alone() {
-    for cut in [Cut::Whole, Cut::Sizes(vec![3])] {
+    for cut in [Cut::AtOnce, Cut::Sizes(vec![3])] {
         let mut world = World::new(cut);
         world.script(
             "submit anne

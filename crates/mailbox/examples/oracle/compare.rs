@@ -1,8 +1,8 @@
 //! What must be the same: all that a replica of the crate shows, and what the model shows of it.
 //!
 //! The model says what is in the state, and of each message its greatest claim. The code shows a message under that claim unless it is late, that is
-//! below the mark of its name, or of another epoch: then the message is not shown, or still under its former UID, until it is claimed again. What is
-//! shown anew the oracle has judged already, by the rules of the desk.
+//! below the mark of its name, or of another epoch: then the message is not visible, or still under its former UID, until it is claimed again. What is
+//! visible anew the oracle has judged already, by the rules of the desk.
 
 use std::collections::BTreeMap;
 
@@ -74,18 +74,18 @@ fn judge_names(seen: &Seen, model: &ModelView, numbers: &mut Numbers) -> Result<
             *known = mailbox;
         }
     }
-    let told = |id: Option<MailboxId>, special_use: u64, next: u64| (id, special_use, next);
+    let listed = |id: Option<MailboxId>, special_use: u64, next: u64| (id, special_use, next);
     let mut code = BTreeMap::new();
     for (name, (info, status)) in &seen.names {
         let next = u64::from(status.uidnext);
-        let row = told(info.id, use_number(info.special_use), next);
+        let row = listed(info.id, use_number(info.special_use), next);
         code.insert(numbers.name(name.as_str()), row);
     }
     let mut expected = BTreeMap::new();
     for (name, mailbox) in first {
         let id = numbers.box_ids.get(&mailbox.number).copied();
         let next = model.desk.get(&name).map_or(0, |(_, next)| *next);
-        expected.insert(name, told(id, mailbox.special_use, next));
+        expected.insert(name, listed(id, mailbox.special_use, next));
     }
     equal("names, their ids, uses and UIDNEXT", code, expected)
 }
@@ -103,16 +103,16 @@ fn judge_messages(seen: &Seen, model: &ModelView, numbers: &mut Numbers) -> Resu
         let name = name.ok_or_else(|| format!("{number:?} lies in no mailbox"))?;
         let mark = model.desk.get(&name).map_or(0, |(mark, _)| *mark);
         let late = message.uid < mark;
-        let Some((shown_name, row)) = rows.remove(number) else {
+        let Some((visible_name, row)) = rows.remove(number) else {
             if message.uid != 0 && !late {
                 return Err(format!(
-                    "message {number:?} under {name} is not shown, its UID is {}, the mark {mark}",
+                    "message {number:?} under {name} is not visible, its UID is {}, the mark {mark}",
                     message.uid
                 ));
             }
             continue;
         };
-        equal("name of a message", shown_name, name)?;
+        equal("name of a message", visible_name, name)?;
         if !late || message.uid == 0 {
             equal("UID of a message", u64::from(row.uid), message.uid)?;
         }
@@ -127,7 +127,7 @@ fn judge_messages(seen: &Seen, model: &ModelView, numbers: &mut Numbers) -> Resu
     }
     if let Some((number, (name, row))) = rows.first_key_value() {
         return Err(format!(
-            "message {number:?} is shown under {name} with UID {}, the model has none",
+            "message {number:?} is visible under {name} with UID {}, the model has none",
             row.uid
         ));
     }

@@ -43,7 +43,7 @@ pub(crate) enum Kind {
     Rename,
     Subscribe,
     Unsubscribe,
-    /// A client is told UIDNEXT of every name.
+    /// UIDNEXT of every name is announced.
     Look,
     /// A foreign batch arrives, or some.
     Take,
@@ -216,7 +216,7 @@ struct Node {
     /// What each other node has said that it has applied, counted only when its own operations up to there are applied here.
     reported: BTreeMap<usize, VersionVector>,
     listed: BTreeSet<MailboxName>,
-    shown: BTreeMap<MessageId, (MailboxName, u32)>,
+    visible: BTreeMap<MessageId, (MailboxName, u32)>,
     epoch: u32,
     watch: Watch,
 }
@@ -359,10 +359,10 @@ impl World<'_> {
         let events = &mut self.trace.events;
         if seen.epoch > node.epoch {
             node.epoch = seen.epoch;
-            node.shown.clear();
+            node.visible.clear();
             events.push(Event::Era(i, seen.epoch));
         }
-        for id in node.shown.keys().filter(|id| !seen.rows.contains_key(id)) {
+        for id in node.visible.keys().filter(|id| !seen.rows.contains_key(id)) {
             events.push(Event::Hide(i, *id));
         }
         let gone = node.listed.iter().filter(|n| !seen.names.contains_key(*n));
@@ -370,21 +370,21 @@ impl World<'_> {
         let new = seen.names.keys().filter(|n| !node.listed.contains(*n));
         events.extend(new.map(|name| Event::List(i, name.clone())));
         for (id, (name, row)) in &seen.rows {
-            let known = node.shown.get(id);
+            let known = node.visible.get(id);
             if known.is_none_or(|(known, uid)| known != name || *uid != row.uid) {
                 let show = Event::Show(i, *id, name.clone(), node.epoch, row.uid);
                 events.push(show);
             }
         }
-        let shown = seen.rows.iter();
-        let shown = shown.map(|(id, (name, row))| (*id, (name.clone(), row.uid)));
-        node.shown = shown.collect();
+        let visible = seen.rows.iter();
+        let visible = visible.map(|(id, (name, row))| (*id, (name.clone(), row.uid)));
+        node.visible = visible.collect();
         node.listed = seen.names.keys().cloned().collect();
         events.push(Event::See(i, Box::new(seen)));
         Ok(())
     }
 
-    /// Rule 4: late messages are claimed again. Those who do the same are told apart by their rank; nobody is waited for.
+    /// Rule 4: late messages are claimed again. Nodes that do the same differ by their rank; nobody is waited for.
     fn claim_late(&mut self, i: usize) -> Outcome {
         for _ in 0..ROUNDS_MAX {
             let others = (0..self.nodes.len()).filter(|j| *j != i && self.reads(*j));
@@ -474,7 +474,7 @@ impl World<'_> {
         }
     }
 
-    /// The operations of an action that makes some; none if they cannot be planned: the client is told why. `None`: there is nothing to act on.
+    /// The operations of an action that makes some; none if they cannot be planned: the client gets the reason. `None`: there is nothing to act on.
     fn planned(&mut self, i: usize, action: Action) -> Option<Vec<Op>> {
         let Action { a, b, c, .. } = action;
         let at = self.at(i);
@@ -506,9 +506,7 @@ impl World<'_> {
                 plan.map(|plan| plan.ops).unwrap_or_default()
             }
             Kind::Copy | Kind::Move => {
-                let Some((from, uids)) = self.pick(i, a, b) else {
-                    return None;
-                };
+                let (from, uids) = self.pick(i, a, b)?;
                 let to = self.target(i, c);
                 let plan = match action.kind {
                     Kind::Copy => replica.plan_copy(&at, &from, &uids, &to),
@@ -517,18 +515,14 @@ impl World<'_> {
                 plan.map(|plan| plan.ops).unwrap_or_default()
             }
             Kind::Store => {
-                let Some((name, uids)) = self.pick(i, a, b) else {
-                    return None;
-                };
+                let (name, uids) = self.pick(i, a, b)?;
                 let mode = [StoreMode::Add, StoreMode::Remove, StoreMode::Replace];
                 let mode = mode[usize::from(c / 16) % 3];
                 let plan = replica.plan_store(&name, &uids, mode, &flags(c), &|_| None);
                 plan.map(|plan| plan.ops).unwrap_or_default()
             }
             Kind::Expunge => {
-                let Some((name, uids)) = self.pick(i, a, b) else {
-                    return None;
-                };
+                let (name, uids) = self.pick(i, a, b)?;
                 let plan = replica.plan_expunge(&name, &uids);
                 plan.map(|plan| plan.ops).unwrap_or_default()
             }
@@ -565,14 +559,14 @@ impl World<'_> {
         })
     }
 
-    /// A client is told all names: docs/design.md#rule-3.
+    /// All names are announced: docs/design.md#rule-3.
     fn look(&mut self, i: usize) -> Outcome {
         for name in self.listed(i) {
             let node = &mut self.nodes[i];
             let next = node.replica.status(&name).ok_or("no status")?.uidnext;
             node.replica.announce(&name);
-            let told = Event::Tell(i, name, node.epoch, next);
-            self.trace.events.push(told);
+            let announced = Event::Tell(i, name, node.epoch, next);
+            self.trace.events.push(announced);
         }
         self.settle(i)
     }
@@ -641,7 +635,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Rule 6, as far as one client and one name go: nothing is known of what the others have told.
+    /// Rule 6, as far as one client and one name go: nothing is known of what the others have announced.
     fn takeover(&mut self, i: usize, a: u16, b: u16) -> Outcome {
         self.claim_late(i)?;
         let counter = self.nodes[i].replica.counter() + u32::from(b % 4);
@@ -666,7 +660,7 @@ impl World<'_> {
         self.settle(i)
     }
 
-    /// Everything is delivered, in any order; late messages are claimed until there are none; then all are told and all is collected.
+    /// Everything is delivered, in any order; late messages are claimed until there are none; then all are announced and all is collected.
     fn heal(&mut self) -> Outcome {
         let mut rng = Rng::new(self.setting.order);
         for round in 0.. {
@@ -795,7 +789,7 @@ pub(crate) fn run(setting: &Setting, actions: &[Action]) -> Result<Trace, String
         hlc: Hlc::default(),
         reported: BTreeMap::new(),
         listed: BTreeSet::new(),
-        shown: BTreeMap::new(),
+        visible: BTreeMap::new(),
         epoch: 0,
         watch: Watch::default(),
     };

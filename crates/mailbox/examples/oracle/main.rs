@@ -23,7 +23,7 @@ use model::Oracle;
 /// So many histories have everything in them.
 const MANY: u64 = 1_000;
 
-/// Disagreements that are shrunk and told: after some the rest is more of the same.
+/// Disagreements that are shrunk and reported: after some the rest is more of the same.
 const TOLD_MAX: u64 = 3;
 
 #[derive(Default)]

@@ -350,7 +350,7 @@ impl Writer<'_> {
 }
 
 /// A history in the oracle's words, and what things are called in it.
-fn told(trace: &Trace) -> (String, Numbers) {
+fn written(trace: &Trace) -> (String, Numbers) {
     let mut numbers = Numbers::of(trace);
     let mut w = Writer {
         numbers: &mut numbers,
@@ -561,7 +561,7 @@ impl Oracle {
         trace: &Trace,
         judge: impl Fn(&Seen, &ModelView, &mut Numbers) -> Result<(), String>,
     ) -> Result<(), String> {
-        let (text, mut numbers) = told(trace);
+        let (text, mut numbers) = written(trace);
         // It answers when it has read all.
         let sent = self
             .to

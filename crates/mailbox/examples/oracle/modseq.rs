@@ -1,5 +1,5 @@
-//! MODSEQs (RFC 7162), which the model does not have, held against the sequence of what a replica has shown: what a client that was told of one moment
-//! must be told of another one follows from the two views alone.
+//! MODSEQs (RFC 7162), which the model does not have, held against the sequence of what a replica has made visible: what must be announced of one
+//! moment to a client that knows an earlier one follows from the two views alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,28 +20,28 @@ struct View {
     left: bool,
 }
 
-/// A moment at which a client was told everything.
-struct Told {
+/// A moment at which everything was announced to a client.
+struct Announced {
     uidvalidity: u32,
     names: BTreeMap<MailboxName, View>,
 }
 
-/// What one replica has shown so far.
+/// What one replica has made visible so far.
 #[derive(Default)]
 pub(crate) struct Watch {
     steps: u64,
     /// The moment before this one, and some older ones.
-    last: Option<Told>,
-    older: Vec<Told>,
-    /// UIDs that were ever shown. A client may be told that one has vanished of which it was never told under that name: what has a new name and a new
-    /// UID at once.
+    last: Option<Announced>,
+    older: Vec<Announced>,
+    /// UIDs that were ever visible. It may be announced that one has vanished which was never announced under that name: that of a message which got a new name
+    /// and a new UID at once.
     ever: BTreeSet<u32>,
 }
 
 type Rows<'a> = BTreeMap<&'a MailboxName, BTreeMap<u32, &'a Row>>;
 
 impl Watch {
-    /// Holds what is shown now against what was shown before.
+    /// Holds what is visible now against what was visible before.
     pub(crate) fn look(&mut self, replica: &Replica, seen: &Seen) -> Result<(), String> {
         let mut rows: Rows<'_> = seen
             .names
@@ -54,13 +54,13 @@ impl Watch {
         self.ever.extend(rows.values().flat_map(BTreeMap::keys));
         self.steps += 1;
         let back = self.steps.is_multiple_of(LOOK_BACK_EVERY);
-        let older = self.older.iter_mut().map(|told| (told, back));
-        for (told, judged) in older.chain(self.last.as_mut().map(|told| (told, true))) {
+        let older = self.older.iter_mut().map(|announced| (announced, back));
+        for (announced, judged) in older.chain(self.last.as_mut().map(|last| (last, true))) {
             // Under another UIDVALIDITY a client knows nothing.
-            if told.uidvalidity != seen.uidvalidity {
-                told.names.clear();
+            if announced.uidvalidity != seen.uidvalidity {
+                announced.names.clear();
             }
-            for (name, view) in &mut told.names {
+            for (name, view) in &mut announced.names {
                 let now = rows.get(name);
                 let id = seen.names.get(name).map(|(_, status)| status.id);
                 view.left |= id != Some(view.id);
@@ -70,7 +70,7 @@ impl Watch {
                 }
             }
         }
-        let now = Told::of(seen, &rows);
+        let now = Announced::of(seen, &rows);
         // Moments 1, 2, 4, 8, ...
         if self.steps.is_power_of_two() {
             self.older.extend(self.last.replace(now));
@@ -81,7 +81,7 @@ impl Watch {
     }
 }
 
-impl Told {
+impl Announced {
     fn of(seen: &Seen, rows: &Rows<'_>) -> Self {
         let names = seen.names.iter().map(|(name, (_, status))| {
             let rows = rows[name].iter();
@@ -148,7 +148,7 @@ fn judge(
     let later: Vec<u32> = later.map(|row| row.uid).collect();
     if changed != later {
         return Err(format!(
-            "told as changed are {changed:?}, by their MODSEQs {later:?} have"
+            "announced as changed are {changed:?}, by their MODSEQs {later:?} have"
         ));
     }
     match replica.vanished_since(&info.name, view.highest) {
@@ -157,15 +157,15 @@ fn judge(
         None => return Err("what vanished is not known any more".to_owned()),
         Some(vanished) => {
             if let Some(uid) = vanished.iter().find(|uid| rows.contains_key(uid)) {
-                return Err(format!("UID {uid} is there, and told as vanished"));
+                return Err(format!("UID {uid} is there, and announced as vanished"));
             }
             if let Some(uid) = vanished.iter().find(|uid| !ever.contains(uid)) {
                 return Err(format!(
-                    "UID {uid} was never there, and is told as vanished"
+                    "UID {uid} was never there, and is announced as vanished"
                 ));
             }
             if let Some(uid) = went.iter().find(|uid| !vanished.contains(uid)) {
-                return Err(format!("UID {uid} has vanished, and is not told"));
+                return Err(format!("UID {uid} has vanished, and is not announced"));
             }
         }
     }

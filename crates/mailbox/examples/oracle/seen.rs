@@ -37,7 +37,7 @@ impl Seen {
             for row in replica.rows(&info.name, 1..=u32::MAX) {
                 let again = seen.rows.insert(row.message, (info.name.clone(), row));
                 if let Some((_, row)) = again {
-                    return Err(format!("{} is shown twice", row.message));
+                    return Err(format!("{} is visible twice", row.message));
                 }
             }
             let status = replica.status(&info.name).ok_or("no status")?;

@@ -251,7 +251,7 @@ impl Replica {
         Ok(Plan { ops, outcome })
     }
 
-    /// STORE. `shown` gives, for a replacing STORE, the flags that the session was shown for a UID; `None` means as
+    /// STORE. `seen` gives, for a replacing STORE, the flags that the session saw for a UID; `None` means as
     /// they are now.
     ///
     /// `+FLAGS` and `-FLAGS` write each flag that is named, changed here or not: elsewhere it may be otherwise.
@@ -261,7 +261,7 @@ impl Replica {
         uids: &[u32],
         mode: StoreMode,
         flags: &Flags,
-        shown: &dyn Fn(u32) -> Option<Flags>,
+        seen: &dyn Fn(u32) -> Option<Flags>,
     ) -> Result<Plan<Stored>, PlanError> {
         match mode {
             StoreMode::Remove => check_keywords(flags)?,
@@ -287,7 +287,7 @@ impl Replica {
                 }
                 StoreMode::Remove => (Flags::none(), flags.clone()),
                 StoreMode::Replace => {
-                    let before = shown(*uid).unwrap_or_else(|| self.flags_of(record));
+                    let before = seen(*uid).unwrap_or_else(|| self.flags_of(record));
                     (flags.without(&before), before.without(flags))
                 }
             };
@@ -315,7 +315,7 @@ impl Replica {
         })
     }
 
-    /// EXPUNGE of messages that lie where they were put at these times, whatever that is called now, shown or not. One that was moved since somebody
+    /// EXPUNGE of messages that lie where they were put at these times, whatever that is called now, visible or not. One that was moved since somebody
     /// wants to have, and what is gone is gone.
     pub fn plan_take_back(&self, put: &[(MessageId, Stamp)]) -> Plan<()> {
         let indices = put.iter().filter_map(|(message, placed)| {

@@ -62,7 +62,7 @@ pub struct Plan<T> {
     pub outcome: T,
 }
 
-/// Why a wish cannot be granted. Permanent unless said otherwise; the text may be told to the client.
+/// Why a wish cannot be granted. Permanent unless said otherwise; the text may be sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// NONEXISTENT, or TRYCREATE.
@@ -134,12 +134,12 @@ pub struct Delivered {
     pub uid: Option<u32>,
 }
 
-/// COPY: COPYUID in the order of the sources' UIDs. Call [`Replica::announce`] on the target before it is told.
+/// COPY: COPYUID in the order of the sources' UIDs. Call [`Replica::announce`] on the target before a client gets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Source UID (as it was named) and target UID.
     pub uids: Vec<(u32, u32)>,
-    /// UIDs that name nothing shown.
+    /// UIDs that name nothing visible.
     pub missing: Vec<u32>,
 }
 
@@ -162,7 +162,7 @@ pub enum StoreMode {
 pub struct Stored {
     /// The present UIDs of the messages found, ascending.
     pub uids: Vec<u32>,
-    /// UIDs that name nothing shown.
+    /// UIDs that name nothing visible.
     pub missing: Vec<u32>,
 }
 
@@ -171,7 +171,7 @@ pub struct Stored {
 pub struct Takeover {
     /// For each name the greatest UID or UIDNEXT - 1 that the client named.
     pub named: Vec<(MailboxName, u32)>,
-    /// For each slot the greatest counter up to which every node at which the client may have been has shown all claims: the least over
+    /// For each slot the greatest counter up to which every node at which the client may have been has made all claims visible: the least over
     /// those nodes ([`Replica::shown_by`]). A claim not covered by it may be unknown to the client.
     pub announced: Vec<(u8, u32)>,
 }
@@ -229,18 +229,18 @@ impl Replica {
             .ok_or(PlanError::NoMailbox)
     }
 
-    /// The shown records that the UIDs name, by present UID, and the UIDs that name nothing.
+    /// The visible records that the UIDs name, by present UID, and the UIDs that name nothing.
     fn select(&self, name: &MailboxName, uids: &[u32]) -> (Vec<(u32, u32)>, Vec<u32>) {
         let (mut found, missing) = self.resolve_all(name, uids);
         for (uid, index) in &mut found {
-            *uid = self.records[*index].shown;
+            *uid = self.records[*index].visible_uid;
         }
         found.sort_unstable();
         found.dedup();
         (found, missing)
     }
 
-    /// The same, by the UIDs that name them: of what was claimed again since a session was told of it, its client knows no other.
+    /// The same, by the UIDs that name them: of what was claimed again since it was announced to a session, its client knows no other.
     fn select_as_named(&self, name: &MailboxName, uids: &[u32]) -> (Vec<(u32, u32)>, Vec<u32>) {
         let (mut found, missing) = self.resolve_all(name, uids);
         found.sort_unstable();

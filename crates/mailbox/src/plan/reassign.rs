@@ -62,7 +62,7 @@ impl Replica {
     /// What must be done before a client that may come from another node is answered (docs/design.md#rule-6).
     ///
     /// In this order, all without peers, for a takeover waits for nobody: [`Self::release`], [`Self::plan_late`], this, and
-    /// [`Self::raise_marks`] with the same argument before anything is told. Claims are made as many at a time as by [`Self::plan_late`]: apply,
+    /// [`Self::raise_marks`] with the same argument before anything is announced. Claims are made as many at a time as by [`Self::plan_late`]: apply,
     /// and plan again, until it is empty.
     pub fn plan_takeover(&self, at: &At, takeover: &Takeover) -> Plan<()> {
         let counter = self
@@ -72,7 +72,7 @@ impl Replica {
             .unwrap_or(0);
         let mut ops = Vec::new();
         if counter > self.counter {
-            // Whatever raises the counter is an operation: on disk before it is shown.
+            // Whatever raises the counter is an operation: on disk before it is visible.
             ops.push(Op::Bump {
                 counter,
                 epoch: self.epoch,

@@ -317,11 +317,11 @@ mod tests {
             };
             let rows: usize = self.replica.take_dirty().into_iter().map(row).sum();
             let bytes = batch + rows;
-            assert!(bytes <= bound, "{bytes} bytes, at most {bound} foretold");
-            // Nor is it foretold much greater than it is, but where keywords are cleared, which counts as if they stayed.
+            assert!(bytes <= bound, "{bytes} bytes, the bound was {bound}");
+            // Nor is the bound much greater, but where keywords are cleared, which counts as if they stayed.
             assert!(
                 bound <= 16 * bytes + 2 * BATCH_BYTES + 2 * OP_BYTES,
-                "{bytes} bytes, {bound} foretold"
+                "{bytes} bytes, the bound was {bound}"
             );
         }
 
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn no_commit_is_greater_than_foretold() {
+    fn no_commit_is_greater_than_its_bound() {
         let inbox = MailboxName::inbox();
         let other = MailboxName::new("other").unwrap();
         for (keywords, count) in [(0, 1), (0, 500), (90, 200)] {

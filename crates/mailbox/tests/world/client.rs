@@ -15,13 +15,13 @@ pub struct Client {
     pub names: BTreeMap<String, Known>,
     /// Messages ever seen, under whatever UID.
     pub seen: BTreeSet<[u8; 16]>,
-    /// New mail below a UIDNEXT that was told before: never seen by a client that asks from there.
+    /// New mail below a UIDNEXT that was announced before: never seen by a client that asks from there.
     pub overlooked: BTreeSet<[u8; 16]>,
 }
 
 /// What a node shows of one name.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct Look {
     pub uidvalidity: u32,
     pub uidnext: u32,
     pub modseq: u64,
@@ -34,24 +34,24 @@ pub struct Shown {
 
 impl Client {
     /// Looks at one name. `wanders`: the client was elsewhere before, so that neither U2 nor MODSEQ are sure.
-    pub fn look(&mut self, name: &str, shown: Shown, wanders: bool) -> Result<(), String> {
+    pub fn look(&mut self, name: &str, look: Look, wanders: bool) -> Result<(), String> {
         let known = self.names.entry(name.to_string()).or_default();
-        if known.uidvalidity != shown.uidvalidity {
-            if shown.uidvalidity < known.uidvalidity && !wanders {
+        if known.uidvalidity != look.uidvalidity {
+            if look.uidvalidity < known.uidvalidity && !wanders {
                 return Err(format!("UIDVALIDITY of {name} decreases"));
             }
             self.seen
-                .extend(shown.messages.values().map(|(message, _)| *message));
-            let uidvalidity = shown.uidvalidity;
+                .extend(look.messages.values().map(|(message, _)| *message));
+            let uidvalidity = look.uidvalidity;
             *known = Known {
                 uidvalidity,
-                uidnext: shown.uidnext,
-                modseq: shown.modseq,
-                messages: shown.messages,
+                uidnext: look.uidnext,
+                modseq: look.modseq,
+                messages: look.messages,
             };
             return Ok(());
         }
-        for (uid, (message, _)) in &shown.messages {
+        for (uid, (message, _)) in &look.messages {
             match known.messages.get(uid) {
                 Some((before, _)) if before != message => {
                     return Err(format!("U1: {name} {uid} is another message"));
@@ -69,51 +69,51 @@ impl Client {
                 _ => {}
             }
         }
-        if let Some(uid) = shown.messages.keys().find(|uid| **uid >= shown.uidnext) {
+        if let Some(uid) = look.messages.keys().find(|uid| **uid >= look.uidnext) {
             return Err(format!(
                 "UIDNEXT {} of {name} is not above {uid}",
-                shown.uidnext
+                look.uidnext
             ));
         }
         if !wanders {
-            if shown.uidnext < known.uidnext {
+            if look.uidnext < known.uidnext {
                 return Err(format!(
                     "UIDNEXT of {name} decreases from {} to {}",
-                    known.uidnext, shown.uidnext
+                    known.uidnext, look.uidnext
                 ));
             }
-            if shown.modseq < known.modseq {
+            if look.modseq < known.modseq {
                 return Err(format!("HIGHESTMODSEQ of {name} decreases"));
             }
-            if shown.complete {
-                // What is known, corrected by the changes, must be what is shown.
+            if look.complete {
+                // What is known, corrected by the changes, must be what is visible.
                 let mut corrected = known.messages.clone();
-                for uid in &shown.vanished {
+                for uid in &look.vanished {
                     corrected.remove(uid);
                 }
-                for uid in &shown.changed {
-                    let row = shown
+                for uid in &look.changed {
+                    let row = look
                         .messages
                         .get(uid)
-                        .ok_or(format!("changed UID {uid} of {name} is not shown"))?;
+                        .ok_or(format!("changed UID {uid} of {name} is not visible"))?;
                     corrected.insert(*uid, *row);
                 }
-                if corrected != shown.messages {
+                if corrected != look.messages {
                     return Err(format!(
-                        "changes of {name} are wrong: {corrected:?}, shown {:?}",
-                        shown.messages
+                        "changes of {name} are wrong: {corrected:?}, visible are {:?}",
+                        look.messages
                     ));
                 }
             }
         }
-        let new = shown
+        let new = look
             .messages
             .iter()
             .filter(|(uid, _)| **uid >= known.uidnext);
         self.seen.extend(new.map(|(_, (message, _))| *message));
-        known.uidnext = known.uidnext.max(shown.uidnext);
-        known.modseq = shown.modseq;
-        known.messages = shown.messages;
+        known.uidnext = known.uidnext.max(look.uidnext);
+        known.modseq = look.modseq;
+        known.messages = look.messages;
         Ok(())
     }
 }

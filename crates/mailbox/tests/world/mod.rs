@@ -12,7 +12,7 @@ mod shrink;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use client::{Client, Shown};
+use client::{Client, Look};
 use oracle::{Act, Bytes, Fact, Id};
 use whimbrel_crdt::{
     Batch, Context, Dot, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector,
@@ -128,8 +128,8 @@ pub struct World {
     collected: bool,
     epochs: bool,
     announced_names: BTreeSet<String>,
-    /// What each node has told of the bytes under a UID: "a single immutable message" (RFC 9051, 2.3.1.1).
-    told_bytes: BTreeMap<(usize, String, u32, u32), i64>,
+    /// What each node has announced of the bytes under a UID: "a single immutable message" (RFC 9051, 2.3.1.1).
+    announced_bytes: BTreeMap<(usize, String, u32, u32), i64>,
     /// The present action is a RENAME onto a name that was announced.
     u4_excused: bool,
     snapshots: Vec<(Replica, VersionVector)>,
@@ -245,7 +245,7 @@ impl World {
             collected: false,
             epochs: false,
             announced_names: BTreeSet::new(),
-            told_bytes: BTreeMap::new(),
+            announced_bytes: BTreeMap::new(),
             u4_excused: false,
             snapshots: Vec::new(),
             stats: Stats::default(),
@@ -391,7 +391,7 @@ impl World {
 
     fn write(&mut self, i: usize) {
         let node = &mut self.nodes[i];
-        // Who holds the bodies is the owner's.
+        // Who holds the blobs is the owner's.
         node.replica.take_replaced();
         for (key, bytes) in node.replica.take_dirty() {
             match bytes {
@@ -618,7 +618,7 @@ impl World {
     /// What a node shows must be what its part of the history says.
     fn check_oracle(&mut self, i: usize) -> Outcome {
         let node = &self.nodes[i];
-        // While something waits or is late, it is shown under its former UID or not yet.
+        // While something waits or is late, it is visible under its former UID or not yet.
         if !node.replica.is_clean() || self.epochs {
             return Ok(());
         }
@@ -627,10 +627,10 @@ impl World {
             |f: &&Fact| Incarnation::new(f.origin).is_some_and(|o| node.applied.get(o) >= f.number);
         let facts: Vec<&Fact> = self.facts.iter().filter(known).collect();
         let expected = oracle::view(&facts, MailboxId::inbox().0);
-        let mut shown = oracle::View::default();
+        let mut view = oracle::View::default();
         for info in node.replica.names() {
             if info.subscribed {
-                shown.subscribed.insert(info.name.to_string());
+                view.subscribed.insert(info.name.to_string());
             }
             if info.id.is_some() {
                 let rows = node.replica.rows(&info.name, 1..=u32::MAX);
@@ -641,18 +641,18 @@ impl World {
                         (row.uid, of)
                     })
                     .collect();
-                shown.names.insert(info.name.to_string(), rows);
+                view.names.insert(info.name.to_string(), rows);
             }
         }
-        if shown != expected {
+        if view != expected {
             return Err(format!(
-                "node {i} shows\n  {shown:?}\nbut the history says\n  {expected:?}"
+                "node {i} shows\n  {view:?}\nbut the history says\n  {expected:?}"
             ));
         }
         Ok(())
     }
 
-    /// A client looks at everything on a node: told, so on disk first.
+    /// A client looks at everything on a node: it is announced, so on disk first.
     fn look(&mut self, i: usize, wanders: bool) -> Outcome {
         let names: Vec<MailboxName> = self.nodes[i]
             .replica
@@ -703,14 +703,14 @@ impl World {
                 size,
                 rows.iter().filter(|row| row.open_end).count() as u32,
             );
-            let told = (
+            let counts = (
                 status.messages,
                 status.unseen,
                 status.deleted,
                 status.size,
                 status.open_ends,
             );
-            if counted != told {
+            if counted != counts {
                 return Err(format!(
                     "counts of {name} are wrong: {status:?}, counted {counted:?}"
                 ));
@@ -729,25 +729,25 @@ impl World {
                 if *owner != row.message.0 {
                     return Err(format!("U1: {name} {} denotes two messages", row.uid));
                 }
-                let told = (i, name.to_string(), status.uidvalidity, row.uid);
-                let told = self.told_bytes.entry(told).or_insert(row.date.seconds);
-                if *told != row.date.seconds {
+                let key = (i, name.to_string(), status.uidvalidity, row.uid);
+                let known = self.announced_bytes.entry(key).or_insert(row.date.seconds);
+                if *known != row.date.seconds {
                     return Err(format!("U1: {name} {} has other bytes by now", row.uid));
                 }
             }
-            // Whatever was ever told under a UID is found by it, or is gone.
-            let told = self.owners.range(
+            // Whatever was ever announced under a UID is found by it, or is gone.
+            let announced = self.owners.range(
                 (name.to_string(), status.uidvalidity, 0)
                     ..=(name.to_string(), status.uidvalidity, u32::MAX),
             );
-            for ((_, _, uid), message) in told {
+            for ((_, _, uid), message) in announced {
                 if let Some(present) = node.replica.resolve(name, *uid)
                     && node.replica.row(name, present).map(|row| row.message.0) != Some(*message)
                 {
                     return Err(format!("U1: {name} {uid} is resolved to another message"));
                 }
             }
-            let shown = Shown {
+            let look = Look {
                 uidvalidity: status.uidvalidity,
                 uidnext: status.uidnext,
                 modseq: status.highestmodseq,
@@ -756,7 +756,7 @@ impl World {
                 complete: vanished.is_some(),
                 vanished: vanished.unwrap_or_default(),
             };
-            client.look(name.as_str(), shown, wanders)?;
+            client.look(name.as_str(), look, wanders)?;
             self.announced_names.insert(name.to_string());
         }
         let client = if wanders {
@@ -764,9 +764,9 @@ impl World {
         } else {
             &mut self.nodes[i].client
         };
-        for (known, state) in &mut client.names {
-            if !names.iter().any(|name| name.as_str() == known) {
-                state.messages.clear();
+        for (name, known) in &mut client.names {
+            if !names.iter().any(|visible| visible.as_str() == name) {
+                known.messages.clear();
             }
         }
         self.write(i);
@@ -871,7 +871,7 @@ impl World {
                 };
                 let plan = plan.map_err(|e| e.to_string())?;
                 if !plan.outcome.missing.is_empty() || plan.outcome.uids.len() != uids.len() {
-                    return Err("COPY or MOVE misses what is shown".into());
+                    return Err("COPY or MOVE misses what is visible".into());
                 }
                 plan.ops
             }
@@ -882,12 +882,12 @@ impl World {
                 let mode =
                     [StoreMode::Add, StoreMode::Remove, StoreMode::Replace][b as usize / 3 % 3];
                 let known = self.nodes[i].client.names.get(name.as_str());
-                let shown = |uid: u32| {
+                let seen = |uid: u32| {
                     known
                         .and_then(|k| k.messages.get(&uid))
                         .map(|(_, bits)| flags(u16::from(*bits)))
                 };
-                let plan = replica.plan_store(&name, &uids, mode, &flags(c & 0x7f), &shown);
+                let plan = replica.plan_store(&name, &uids, mode, &flags(c & 0x7f), &seen);
                 plan.map_err(|e| e.to_string())?.ops
             }
             Kind::Expunge => {
@@ -911,10 +911,10 @@ impl World {
                 let Ok(plan) = replica.plan_rename(&at, &name(a), &name(b)) else {
                     return Ok(());
                 };
-                let told = |(_, new): &(MailboxName, MailboxName)| {
+                let was_announced = |(_, new): &(MailboxName, MailboxName)| {
                     self.announced_names.contains(new.as_str())
                 };
-                self.u4_excused = plan.outcome.names.iter().any(told);
+                self.u4_excused = plan.outcome.names.iter().any(was_announced);
                 let again = plan.ops.iter().any(|op| matches!(op, Op::Claim { .. }));
                 if again && self.setting.serial && !self.u4_excused {
                     return Err(
@@ -1092,7 +1092,7 @@ impl World {
         let loaded = Replica::load(AccountId([9; 16]), node.slot, rows, &disk.applied)
             .map_err(|e| e.to_string())?;
         if a.is_multiple_of(2) {
-            let told = |r: &Replica| {
+            let visible = |r: &Replica| {
                 r.names()
                     .into_iter()
                     .map(|n| {
@@ -1108,7 +1108,7 @@ impl World {
                     .collect::<Vec<_>>()
             };
             if loaded.all_rows()[1..] != node.replica.all_rows()[1..]
-                || told(&loaded) != told(&node.replica)
+                || visible(&loaded) != visible(&node.replica)
             {
                 return Err("loading the rows gives another replica".into());
             }
@@ -1131,7 +1131,7 @@ impl World {
         }
     }
 
-    /// Joining states equals applying what is missing.
+    /// Joining snapshots equals applying what is missing.
     fn join(&mut self, i: usize, j: usize, adopt: bool) -> Outcome {
         if i == j {
             return Ok(());
@@ -1168,7 +1168,7 @@ impl World {
         }
         let hidden = !self.collected;
         if joined.replicated_rows(hidden) != applied.replicated_rows(hidden) {
-            return Err("law: join(states) differs from apply(operations)".into());
+            return Err("law: join(snapshots) differs from apply(operations)".into());
         }
         if self.snapshots.len() < 6 {
             self.snapshots
@@ -1334,7 +1334,7 @@ impl World {
                 self.sync(i, None)?;
             }
         }
-        let shown = |node: &Node| {
+        let visible = |node: &Node| {
             let replica = &node.replica;
             replica
                 .names()
@@ -1349,7 +1349,7 @@ impl World {
                 .collect::<Vec<_>>()
         };
         for i in 1..self.nodes.len() {
-            if shown(&self.nodes[i]) != shown(&self.nodes[0]) {
+            if visible(&self.nodes[i]) != visible(&self.nodes[0]) {
                 return Err(format!("U3: nodes 0 and {i} show other things"));
             }
             if self.nodes[i].replica.replicated_rows(false)
@@ -1369,7 +1369,7 @@ impl World {
         self.join_laws()
     }
 
-    /// All is stable: nothing hidden remains but what the queue may bring again, and collecting changes nothing shown.
+    /// All is stable: nothing hidden remains but what the queue may bring again, and collecting changes nothing visible.
     fn collect_all(&mut self) -> Outcome {
         for i in 0..self.nodes.len() {
             let (before, was) = (
@@ -1474,29 +1474,29 @@ impl World {
     fn join_laws(&mut self) -> Outcome {
         let hidden = !self.collected;
         let joined = |a: &(Replica, VersionVector), b: &(Replica, VersionVector)| {
-            let (mut state, mut vector) = a.clone();
-            state.join(&a.1, &b.0, &b.1, 1, &Peers::none());
+            let (mut replica, mut vector) = a.clone();
+            replica.join(&a.1, &b.0, &b.1, 1, &Peers::none());
             vector.merge(&b.1);
-            (state, vector)
+            (replica, vector)
         };
         let rows = |a: &(Replica, VersionVector)| a.0.replicated_rows(hidden);
-        // Only states whose operations have all survived the crashes.
+        // Only snapshots whose operations have all survived the crashes.
         let last = &self.nodes[0].applied;
-        let states: Vec<_> = self
+        let snapshots: Vec<_> = self
             .snapshots
             .iter()
             .filter(|(_, vector)| last.covers_all(vector))
             .take(3)
             .collect();
-        for a in &states {
+        for a in &snapshots {
             if rows(&joined(a, a)) != rows(a) {
                 return Err("law: join is not idempotent".into());
             }
-            for b in &states {
+            for b in &snapshots {
                 if rows(&joined(a, b)) != rows(&joined(b, a)) {
                     return Err("law: join is not commutative".into());
                 }
-                for c in &states {
+                for c in &snapshots {
                     if rows(&joined(&joined(a, b), c)) != rows(&joined(a, &joined(b, c))) {
                         return Err("law: join is not associative".into());
                     }
@@ -1613,7 +1613,7 @@ fn lists(replica: &Replica, name: &MailboxName) -> Outcome {
     let list = replica.uid_list(name).to_vec();
     if list != uids || replica.uids(name) != uids {
         return Err(format!(
-            "the list of {name} is {list:?}, shown are {uids:?}"
+            "the list of {name} is {list:?}, visible are {uids:?}"
         ));
     }
     let unseen = rows.iter().find(|row| !row.flags.contains(&Flag::Seen));
@@ -1621,9 +1621,9 @@ fn lists(replica: &Replica, name: &MailboxName) -> Outcome {
         return Err(format!("the first unseen of {name} is wrong"));
     }
     let mut keywords = rows.iter().flat_map(|row| row.flags.keywords());
-    let told = replica.keywords(name);
-    if !keywords.all(|keyword| told.iter().any(|of| of.same(keyword))) {
-        return Err(format!("{name} has keywords besides {told:?}"));
+    let listed = replica.keywords(name);
+    if !keywords.all(|keyword| listed.iter().any(|of| of.same(keyword))) {
+        return Err(format!("{name} has keywords besides {listed:?}"));
     }
     let flags = |flags: &[Flag]| flags.iter().cloned().collect::<Flags>();
     let middle = uids.get(uids.len() / 2).copied().unwrap_or(1);
@@ -1643,11 +1643,14 @@ fn lists(replica: &Replica, name: &MailboxName) -> Outcome {
             while let Some(from) = next {
                 let part = replica.flagged(name, from..=to, &set, &unset, count_max, looks_max);
                 let asked = from..=part.up_to;
-                let within = part.shown.iter().all(|shown| asked.contains(&shown.uid()));
-                if !within || part.shown.len() > count_max || part.up_to > to {
+                let within = part
+                    .visible
+                    .iter()
+                    .all(|message| asked.contains(&message.uid()));
+                if !within || part.visible.len() > count_max || part.up_to > to {
                     return Err(format!("a part of {name} from {from} on is too much"));
                 }
-                found.extend(part.shown.iter().map(|shown| shown.uid()));
+                found.extend(part.visible.iter().map(|message| message.uid()));
                 next = (part.up_to < to).then(|| part.up_to + 1);
             }
             // Others are known by a UID that they had before.
@@ -1671,10 +1674,10 @@ fn lists(replica: &Replica, name: &MailboxName) -> Outcome {
     Ok(())
 }
 
-/// Told part by part, the changes are those that are told at once, each once, and no part passes the next MODSEQ.
+/// Asked for part by part, the changes are those that are given at once, each once, and no part passes the next MODSEQ.
 fn in_parts(replica: &Replica, name: &MailboxName, since: u64, all: &[u32]) -> Outcome {
     for count_max in 1..3 {
-        let (mut told, mut from) = (Vec::new(), since);
+        let (mut given, mut from) = (Vec::new(), since);
         loop {
             let part = replica.changed_part(name, from, u32::MAX, count_max);
             let rows = part.uids.iter().filter_map(|uid| replica.row(name, *uid));
@@ -1685,33 +1688,29 @@ fn in_parts(replica: &Replica, name: &MailboxName, since: u64, all: &[u32]) -> O
             let is_part =
                 modseqs.len() <= count_max || modseqs.iter().min() == modseqs.iter().max();
             if !within || !is_part {
-                return Err(format!(
-                    "since {from} {name} is told {part:?} of {modseqs:?}"
-                ));
+                return Err(format!("since {from} {name} gives {part:?} of {modseqs:?}"));
             }
-            told.extend(part.uids);
+            given.extend(part.uids);
             match part.up_to {
                 Some(up_to) => from = up_to,
                 None => break,
             }
         }
-        told.sort_unstable();
-        if told != all {
-            return Err(format!("{name} is told {told:?} in parts, {all:?} at once"));
+        given.sort_unstable();
+        if given != all {
+            return Err(format!("{name} gives {given:?} in parts, {all:?} at once"));
         }
     }
     let middle = all.get(all.len() / 2).copied().unwrap_or(0);
     let lower = replica.changed_part(name, since, middle, usize::MAX);
     let expected = all.iter().filter(|uid| **uid <= middle);
     if !lower.uids.iter().eq(expected) || lower.up_to.is_some() {
-        return Err(format!(
-            "{name} is told {lower:?} up to {middle} of {all:?}"
-        ));
+        return Err(format!("{name} gives {lower:?} up to {middle} of {all:?}"));
     }
     let above = replica.uids_above(name, middle);
-    let shown = replica.uids(name).into_iter().filter(|uid| *uid > middle);
-    if !above.into_iter().eq(shown) {
-        return Err(format!("{name} is told wrong UIDs above {middle}"));
+    let visible = replica.uids(name).into_iter().filter(|uid| *uid > middle);
+    if !above.into_iter().eq(visible) {
+        return Err(format!("{name} gives wrong UIDs above {middle}"));
     }
     Ok(())
 }

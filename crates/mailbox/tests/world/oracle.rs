@@ -100,12 +100,12 @@ impl Fact {
 }
 
 /// Message, flags, bytes.
-pub type Shown = (Id, u8, i64);
+pub type VisibleMessage = (Id, u8, i64);
 
 /// For each name its messages: UID to (message, flags, bytes).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    pub names: BTreeMap<String, BTreeMap<u32, Shown>>,
+    pub names: BTreeMap<String, BTreeMap<u32, VisibleMessage>>,
     pub subscribed: BTreeSet<String>,
 }
 
@@ -121,7 +121,7 @@ pub fn view(facts: &[&Fact], inbox: Id) -> View {
             _ => {}
         }
     }
-    let mut living: BTreeMap<Id, Vec<(u32, Shown)>> = BTreeMap::new();
+    let mut living: BTreeMap<Id, Vec<(u32, VisibleMessage)>> = BTreeMap::new();
     for message in messages {
         if exists(facts, message) {
             let (mailbox, uid) = place(facts, message);

@@ -33,7 +33,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ("rename_below_a_deleted_name", rename_below_a_deleted_name),
     ("late_is_claimed_again", late_is_claimed_again),
     ("superseded_uid_is_resolved", superseded_uid_is_resolved),
-    ("shown_when_peers_are_heard", shown_when_peers_are_heard),
+    ("visible_when_peers_are_heard", visible_when_peers_are_heard),
     ("rename_onto_announced_name", rename_onto_announced_name),
     (
         "rename_writes_no_rows_of_messages",
@@ -62,8 +62,8 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
     ("epoch_voids_claims", epoch_voids_claims),
     (
-        "replacing_store_spares_what_was_not_shown",
-        replacing_store_spares_what_was_not_shown,
+        "replacing_store_spares_what_was_not_seen",
+        replacing_store_spares_what_was_not_seen,
     ),
     ("missing_record_is_named", missing_record_is_named),
     (
@@ -623,7 +623,7 @@ fn superseded_uid_is_resolved() -> Outcome {
     w.append(1, "INBOX")?;
     w.look(1, false)?;
     w.meet()?;
-    // A client that still knows the old UID acts on the message and is told the present one.
+    // A client that still knows the old UID acts on the message and gets the present one.
     let plan =
         w.nodes[0]
             .replica
@@ -646,7 +646,7 @@ fn superseded_uid_is_resolved() -> Outcome {
     Ok(())
 }
 
-fn shown_when_peers_are_heard() -> Outcome {
+fn visible_when_peers_are_heard() -> Outcome {
     let mut w = pair();
     w.setting.waiting = true;
     let uid = w.append(0, "INBOX")?;
@@ -684,17 +684,17 @@ fn rename_onto_announced_name() -> Outcome {
     w.delete(0, "a")?;
     w.rename(0, "b", "a")?;
     let uids = w.nodes[0].replica.uids(&n("a"));
-    // The client that knew `a` was told a UIDNEXT above the old UID.
+    // To the client that knew `a` a UIDNEXT above the old UID was announced.
     ensure!(uids.len() == 1 && uids[0] > high && low < high);
     w.look(0, false)?;
-    // Onto a name that was never told nothing changes.
+    // Onto a name that was never announced nothing changes.
     w.rename(0, "a", "e")?;
     ensure_eq!(w.nodes[0].replica.uids(&n("e")), uids);
     w.look(0, false)?;
     w.meet()
 }
 
-/// Node 1 has told a UIDNEXT of `e` that is above three messages of `b`, which node 0 renames to `e`.
+/// Node 1 has announced a UIDNEXT of `e` that is above three messages of `b`, which node 0 renames to `e`.
 fn renamed_below_a_mark() -> Result<World, String> {
     let mut w = pair();
     w.create(0, "b")?;
@@ -742,9 +742,9 @@ fn renamed_again_before_it_is_claimed() -> Outcome {
     let rows = node.rows.clone().into_iter();
     let rows = rows.filter(|(key, _)| !matches!(key, RowKey::Content(_)));
     let loaded = Replica::load(AccountId([9; 16]), node.slot, rows, &node.applied);
-    let shown = loaded.map_err(|e| e.to_string())?.uids(&n("f"));
-    ensure_eq!(shown.len(), 1);
-    // Onto a name that nobody was told: shown as before.
+    let visible = loaded.map_err(|e| e.to_string())?.uids(&n("f"));
+    ensure_eq!(visible.len(), 1);
+    // Onto a name that was not announced: visible as before.
     w.rename(0, "f", "a/c")?;
     w.take_last(1, 0)?;
     ensure_eq!((w.count(1, "a/c"), w.count(1, "e")), (Some(3), Some(1)));
@@ -759,7 +759,7 @@ fn renamed_again_before_it_is_claimed() -> Outcome {
     w.heal()
 }
 
-/// Under the new name nobody was told the former UID of a message whose claim is late: it is not shown under it.
+/// Under the new name the former UID of a message whose claim is late was not announced: it is not visible under it.
 fn renamed_while_a_claim_is_late() -> Outcome {
     let mut w = World::new(Setting {
         nodes: 3,
@@ -774,11 +774,11 @@ fn renamed_while_a_claim_is_late() -> Outcome {
     w.move_to(2, "x", uid, "x")?;
     w.create(1, "e")?;
     w.append(1, "e")?;
-    let told = w.append(1, "e")?;
+    let announced = w.append(1, "e")?;
     w.move_to(1, "x", uid, "x")?;
     w.look(1, false)?;
     let former = w.nodes[1].replica.uids(&n("x"));
-    ensure!(former[0] > told);
+    ensure!(former[0] > announced);
     w.take_last(1, 2)?;
     ensure_eq!(w.nodes[1].replica.uids(&n("x")), former);
     w.rename(0, "x", "e")?;
@@ -898,15 +898,15 @@ fn epoch_voids_claims() -> Outcome {
     Ok(())
 }
 
-fn replacing_store_spares_what_was_not_shown() -> Outcome {
+fn replacing_store_spares_what_was_not_seen() -> Outcome {
     let mut w = pair();
     let uid = w.append(0, "INBOX")?;
     w.store(0, "INBOX", uid, StoreMode::Add, 2)?;
-    // The session was shown no flags: it sets \Seen, and does not unset what it has not seen.
+    // The session saw no flags: it sets \Seen, and does not unset what it has not seen.
     w.plan(0, |r, _| {
-        let shown = |_| Some(Flags::none());
+        let seen = |_| Some(Flags::none());
         Ok(
-            r.plan_store(&n("INBOX"), &[uid], StoreMode::Replace, &flags(1), &shown)?
+            r.plan_store(&n("INBOX"), &[uid], StoreMode::Replace, &flags(1), &seen)?
                 .ops,
         )
     })?;
@@ -985,7 +985,7 @@ fn blocks_by_rank_do_not_interleave() -> Outcome {
         named: vec![(n("INBOX"), 64 * 20_000)],
         announced: vec![],
     };
-    // Both have told clients more than they have.
+    // Both have announced more than they have.
     let mut blocks = Vec::new();
     for slot in [3u8, 4] {
         let mut replica = Replica::new(AccountId([9; 16]), slot);
@@ -1048,7 +1048,7 @@ fn vanished_history_is_bounded() -> Outcome {
     Ok(())
 }
 
-/// RFC 8514: what is copied or moved is saved anew, what is renamed or claimed again is not; and all replicas tell the same.
+/// RFC 8514: what is copied or moved is saved anew, what is renamed or claimed again is not; and all replicas say the same.
 fn saved_when_placed() -> Outcome {
     const HOUR: u64 = 3_600_000_000;
     let mut w = pair();

@@ -103,7 +103,7 @@ impl Calls {
                 let replica = mail.accounts.replica(account)?;
                 let found = replica.flagged(&name, from..=to, &set, &unset, rows_max, looks_max);
                 Ok(Reply::Flagged {
-                    rows: found.shown.into_iter().map(row).collect(),
+                    rows: found.visible.into_iter().map(row).collect(),
                     up_to: found.up_to,
                 })
             }

@@ -288,7 +288,7 @@ pub(super) fn to_be_confirmed(
         // would never come again.
         MailboxCall::Import { messages, .. } => {
             let bodies = messages.iter().map(|(entry, new)| {
-                let known = replica.body(&MessageId::imported(*entry, account));
+                let known = replica.blob(&MessageId::imported(*entry, account));
                 known.unwrap_or(new.blob)
             });
             (false, bodies.collect())

@@ -78,7 +78,7 @@ fn came_again(
     };
     let mut came = Vec::new();
     for (entry, new) in messages {
-        let Some(blob) = replica.body(&MessageId::imported(*entry, account)) else {
+        let Some(blob) = replica.blob(&MessageId::imported(*entry, account)) else {
             let called = import_upload(*entry, account, &new.blob.hash);
             if !mail.config.is_alone() && new.blob.upload != called {
                 return Err(Failure::Temporary);

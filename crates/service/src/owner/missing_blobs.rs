@@ -323,7 +323,7 @@ pub(super) fn body_came(mail: &mut Mail, now: Now, blob: BlobName, looked: u64) 
             if lacks {
                 // In one commit with what is shown first.
                 mail.show_with(now, account, row.take(), |replica, at, peers| {
-                    replica.body_came(&blob, at, peers)
+                    replica.blob_arrived(&blob, at, peers)
                 });
             }
         }
@@ -358,7 +358,7 @@ fn body_came_to(
     let row = own.names_no_more(account, [blob]).pop();
     if lacks {
         mail.show_with(now, account, row, |replica, at, peers| {
-            replica.body_came(&blob, at, peers)
+            replica.blob_arrived(&blob, at, peers)
         });
     } else if let Some(row) = row {
         write_row(mail, partition, row);

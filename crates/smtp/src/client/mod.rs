@@ -44,7 +44,7 @@ enum Awaited {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ClientState {
     /// Up to `Ready`.
     Opening,
     /// The handshake is under way: what comes is not SMTP.
@@ -81,7 +81,7 @@ struct InTransfer {
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
-    state: State,
+    state: ClientState,
     parser: ReplyParser,
     awaited: VecDeque<Awaited>,
     offers: Arc<Offers>,
@@ -97,7 +97,7 @@ impl Client {
     pub fn new(config: ClientConfig) -> Self {
         Client {
             config,
-            state: State::Opening,
+            state: ClientState::Opening,
             parser: ReplyParser::default(),
             awaited: VecDeque::from([Awaited::Greeting]),
             offers: Arc::default(),
@@ -119,9 +119,9 @@ impl Client {
     /// Bytes from the server, in any split.
     pub fn input(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
-        while !rest.is_empty() && self.state != State::Closed {
+        while !rest.is_empty() && self.state != ClientState::Closed {
             // RFC 3207 4.2: nothing said in the clear counts after the handshake.
-            if self.state == State::Handshake {
+            if self.state == ClientState::Handshake {
                 return self.fail(ClientError::InvalidReply(
                     "bytes behind the reply to STARTTLS",
                 ));
@@ -145,12 +145,16 @@ impl Client {
     /// # Panics
     /// If it was not asked for.
     pub fn tls_started(&mut self) {
-        if self.state == State::Closed {
+        if self.state == ClientState::Closed {
             return;
         }
-        assert_eq!(self.state, State::Handshake, "no handshake was asked for");
+        assert_eq!(
+            self.state,
+            ClientState::Handshake,
+            "no handshake was asked for"
+        );
         self.tls = true;
-        self.state = State::Opening;
+        self.state = ClientState::Opening;
         self.hello();
     }
 
@@ -165,10 +169,10 @@ impl Client {
     /// # Panics
     /// If it is not ready, or there is no recipient.
     pub fn send(&mut self, message: Outgoing) {
-        if self.state == State::Closed {
+        if self.state == ClientState::Closed {
             return;
         }
-        assert_eq!(self.state, State::Ready, "not ready for a message");
+        assert_eq!(self.state, ClientState::Ready, "not ready for a message");
         assert!(
             !message.recipients.is_empty(),
             "a message without recipients"
@@ -202,7 +206,7 @@ impl Client {
             ends_in_crlf: true,
             last: b'\n',
         });
-        self.state = State::Envelope;
+        self.state = ClientState::Envelope;
         self.command(&mail, Awaited::Mail);
         if self.pipelining() {
             while self.next_recipient() {}
@@ -217,10 +221,10 @@ impl Client {
     /// # Panics
     /// If no body is wanted.
     pub fn body(&mut self, bytes: &[u8]) {
-        if self.state == State::Closed || bytes.is_empty() {
+        if self.state == ClientState::Closed || bytes.is_empty() {
             return;
         }
-        assert_eq!(self.state, State::Body, "no body is wanted");
+        assert_eq!(self.state, ClientState::Body, "no body is wanted");
         if !self.any_accepted() {
             return;
         }
@@ -245,11 +249,11 @@ impl Client {
     /// # Panics
     /// If no body is wanted.
     pub fn body_end(&mut self) {
-        if self.state == State::Closed {
+        if self.state == ClientState::Closed {
             return;
         }
-        assert_eq!(self.state, State::Body, "no body is wanted");
-        self.state = State::Ending;
+        assert_eq!(self.state, ClientState::Body, "no body is wanted");
+        self.state = ClientState::Ending;
         if !self.any_accepted() {
             // A chunk was refused: the rest was not sent.
             return self.command("RSET", Awaited::Reset);
@@ -282,11 +286,11 @@ impl Client {
     /// # Panics
     /// If a message is on its way.
     pub fn quit(&mut self) {
-        if self.state == State::Closed {
+        if self.state == ClientState::Closed {
             return;
         }
-        assert_eq!(self.state, State::Ready, "a message is on its way");
-        self.state = State::Ending;
+        assert_eq!(self.state, ClientState::Ready, "a message is on its way");
+        self.state = ClientState::Ending;
         self.command("QUIT", Awaited::Quit);
     }
 
@@ -312,8 +316,8 @@ impl Client {
     }
 
     fn fail(&mut self, error: ClientError) {
-        if self.state != State::Closed {
-            self.state = State::Closed;
+        if self.state != ClientState::Closed {
+            self.state = ClientState::Closed;
             self.awaited.clear();
             self.outputs.push_back(ClientOutput::Close(Err(error)));
         }
@@ -346,7 +350,7 @@ impl Client {
             (Awaited::Greeting, Ok(_)) => self.hello(),
             (Awaited::Hello, Ok(reply)) => self.hello_reply(&reply),
             (Awaited::StartTls, Ok(_)) => {
-                self.state = State::Handshake;
+                self.state = ClientState::Handshake;
                 self.outputs.push_back(ClientOutput::StartTls);
             }
             (Awaited::Auth, Ok(_)) => self.ready(),
@@ -355,7 +359,7 @@ impl Client {
                 Err(refusal),
             ) => self.fail(ClientError::Refused(refusal)),
             (Awaited::Quit, _) => {
-                self.state = State::Closed;
+                self.state = ClientState::Closed;
                 self.outputs.push_back(ClientOutput::Close(Ok(())));
             }
             (Awaited::Reset, _) => self.done(),
@@ -387,7 +391,7 @@ impl Client {
     }
 
     fn ready(&mut self) {
-        self.state = State::Ready;
+        self.state = ClientState::Ready;
         self.outputs
             .push_back(ClientOutput::Ready(Arc::clone(&self.offers)));
     }
@@ -451,8 +455,8 @@ impl Client {
             _ => {}
         }
         match self.state {
-            State::Envelope if self.awaited.is_empty() => self.envelope_goes_on(),
-            State::Ending if self.awaited.is_empty() => self.done(),
+            ClientState::Envelope if self.awaited.is_empty() => self.envelope_goes_on(),
+            ClientState::Ending if self.awaited.is_empty() => self.done(),
             _ => {}
         }
     }
@@ -466,7 +470,7 @@ impl Client {
     /// All that was sent of the envelope has been answered.
     fn envelope_goes_on(&mut self) {
         if !self.any_accepted() {
-            self.state = State::Ending;
+            self.state = ClientState::Ending;
             self.command("RSET", Awaited::Reset);
         } else if self.next_recipient() {
         } else if self.bdat() {
@@ -477,7 +481,7 @@ impl Client {
     }
 
     fn want_body(&mut self) {
-        self.state = State::Body;
+        self.state = ClientState::Body;
         self.outputs.push_back(ClientOutput::WantBody);
     }
 
@@ -487,11 +491,11 @@ impl Client {
         if accepted && self.any_accepted() {
             self.want_body();
         } else if accepted {
-            self.state = State::Ending;
+            self.state = ClientState::Ending;
             self.out.extend_from_slice(b".\r\n");
             self.awaited.push_back(Awaited::Reset);
         } else {
-            self.state = State::Ending;
+            self.state = ClientState::Ending;
             self.command("RSET", Awaited::Reset);
         }
     }

@@ -281,7 +281,7 @@ impl Session {
         } else if scanned.end {
             self.mode = Mode::Command;
             match fault {
-                Some(reason) => self.finish_message(&DataAnswer::Whole(Err(refusal(reason)))),
+                Some(reason) => self.finish_message(&DataAnswer::All(Err(refusal(reason)))),
                 None => self.message_complete(),
             }
         }
@@ -363,7 +363,7 @@ impl Session {
             message.scanner.finish();
             if let Some(fault) = message.scanner.fault() {
                 self.fail_message(reason(fault));
-                self.finish_message(&DataAnswer::Whole(Err(refusal(reason(fault)))));
+                self.finish_message(&DataAnswer::All(Err(refusal(reason(fault)))));
             } else {
                 self.message_complete();
             }
@@ -377,7 +377,7 @@ impl Session {
             ),
             // In LMTP the last BDAT has a reply for each recipient, also when the message failed before.
             Some(refusal) if chunk.last && self.transaction.is_some() => {
-                self.finish_message(&DataAnswer::Whole(Err(refusal)));
+                self.finish_message(&DataAnswer::All(Err(refusal)));
             }
             Some(refusal) => self.reply(refusal.reply()),
         }
@@ -397,7 +397,7 @@ impl Session {
         let received = message.watch.received();
         if received > self.config.limits.received_hops_max {
             self.fail_message(AbortReason::Loop);
-            self.finish_message(&DataAnswer::Whole(Err(Refusal::mail_loop())));
+            self.finish_message(&DataAnswer::All(Err(Refusal::mail_loop())));
             return;
         }
         let summary = DataSummary {
@@ -439,8 +439,8 @@ impl Session {
     fn finish_message(&mut self, answer: &DataAnswer) {
         self.message = None;
         match answer {
-            DataAnswer::Whole(Err(refusal)) => self.note_refused_message(refusal),
-            DataAnswer::Whole(Ok(_)) => {}
+            DataAnswer::All(Err(refusal)) => self.note_refused_message(refusal),
+            DataAnswer::All(Ok(_)) => {}
             DataAnswer::Each(verdicts) => {
                 let transaction = self.transaction.as_ref();
                 let recipients = transaction.map_or(&[][..], |of| &of.recipients);
@@ -457,7 +457,7 @@ impl Session {
             .take()
             .map_or(0, |transaction| transaction.recipients.len());
         let verdicts: &[Verdict] = match answer {
-            DataAnswer::Whole(verdict) => core::slice::from_ref(verdict),
+            DataAnswer::All(verdict) => core::slice::from_ref(verdict),
             DataAnswer::Each(verdicts) => {
                 assert_eq!(verdicts.len(), recipients, "a verdict for each recipient");
                 verdicts

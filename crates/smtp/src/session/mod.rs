@@ -31,7 +31,7 @@
 //!             session.acknowledge(now, bytes.len());
 //!             message.extend(bytes);
 //!         }
-//!         Some(Output::DataEnd(_)) => session.answer_data_end(now, DataAnswer::Whole(Ok(Accepted::default()))),
+//!         Some(Output::DataEnd(_)) => session.answer_data_end(now, DataAnswer::All(Ok(Accepted::default()))),
 //!         Some(Output::Close(_)) => break,
 //!         Some(other) => unreachable!("{other:?} was not provoked"),
 //!         None => {

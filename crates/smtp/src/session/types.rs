@@ -259,7 +259,7 @@ pub struct Accepted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataAnswer {
     /// The same for all recipients.
-    Whole(Verdict),
+    All(Verdict),
     /// One for each accepted recipient, in their order (LMTP). In SMTP, where there is one reply, any acceptance gives 250 (RFC
     /// 5321 4.4: "the response to the DATA command MUST be an OK reply"), else the first temporary refusal, else the first.
     Each(Vec<Verdict>),

@@ -47,11 +47,11 @@ pub(super) struct Append {
     content_bytes: usize,
     /// The message in hand.
     upload: Option<Box<Upload>>,
-    state: State,
+    state: AppendState,
 }
 
 /// What the answer under way is for.
-enum State {
+enum AppendState {
     /// None: the client sends, or the command has just begun.
     Reading,
     /// Is there such a mailbox? Then this part.
@@ -118,12 +118,12 @@ impl Append {
             imports: Vec::new(),
             content_bytes: 0,
             upload: None,
-            state: State::Reading,
+            state: AppendState::Reading,
         })
     }
 
     fn read(&mut self) -> Step {
-        self.state = State::Reading;
+        self.state = AppendState::Reading;
         Step::Input(Expect::Append)
     }
 
@@ -166,11 +166,11 @@ impl Append {
         };
         if !self.checked && !on_its_way {
             let call = status_call(cx, &self.name);
-            self.state = State::Checking(part);
+            self.state = AppendState::Checking(part);
             return Step::Call(call);
         }
         if upload.id.is_none() {
-            self.state = State::Creating(part);
+            self.state = AppendState::Creating(part);
             let upload = upload.called(cx);
             return Step::Call(Call::BlobCreate(upload));
         }
@@ -179,12 +179,12 @@ impl Append {
                 if literal.synchronising {
                     encode::continuation(&mut cx.out, "Send the message");
                 }
-                self.state = State::Reading;
+                self.state = AppendState::Reading;
                 Step::Input(Expect::Literal)
             }
             Part::Url(url) => match Source::new(cx, url) {
                 Ok((source, call)) => {
-                    self.state = State::Url(Box::new(source));
+                    self.state = AppendState::Url(Box::new(source));
                     Step::Call(call)
                 }
                 Err(outcome) => self.give_up(outcome),
@@ -208,21 +208,21 @@ impl Append {
             return Step::Done(Outcome::bug());
         };
         if let Some(call) = upload.write(matches!(then, Then::Finish(_))) {
-            self.state = State::Writing(then);
+            self.state = AppendState::Writing(then);
             return Step::Call(call);
         }
         match then {
             Then::Read => self.read(),
             Then::Url(source) => match source.wants() {
                 Some(call) => {
-                    self.state = State::Url(source);
+                    self.state = AppendState::Url(source);
                     Step::Call(call)
                 }
                 None => self.read(),
             },
             Then::Finish(content) => match upload.id {
                 Some(upload) => {
-                    self.state = State::Finishing(content);
+                    self.state = AppendState::Finishing(content);
                     Step::Call(Call::BlobFinish { upload })
                 }
                 None => Step::Done(Outcome::bug()),
@@ -247,7 +247,7 @@ impl Append {
         }
         match step {
             SourceStep::Call(call) => {
-                self.state = State::Url(source);
+                self.state = AppendState::Url(source);
                 Step::Call(call)
             }
             SourceStep::Octets => self.pass_on(Then::Url(source)),
@@ -282,7 +282,7 @@ impl Append {
         if !self.imports.is_empty() && self.imports.len() != self.messages.len() {
             return self.give_up(Outcome::bad("All messages are imported, or none"));
         }
-        self.state = State::Appending;
+        self.state = AppendState::Appending;
         if !self.imports.is_empty() {
             let imports = std::mem::take(&mut self.imports).into_iter();
             return Step::Call(cx.call(MailboxCall::Import {
@@ -329,12 +329,12 @@ impl Append {
         let mut uploads = std::mem::take(&mut self.finished);
         uploads.extend(self.upload.take().and_then(|upload| upload.id));
         self.messages = Vec::new();
-        self.state = State::GivingUp(uploads, Some(outcome));
+        self.state = AppendState::GivingUp(uploads, Some(outcome));
         self.given_up()
     }
 
     fn given_up(&mut self) -> Step {
-        let State::GivingUp(uploads, outcome) = &mut self.state else {
+        let AppendState::GivingUp(uploads, outcome) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
         match uploads.pop() {
@@ -344,22 +344,22 @@ impl Append {
     }
 
     fn reply(&mut self, cx: &mut Context, reply: Reply) -> Step {
-        let state = std::mem::replace(&mut self.state, State::Reading);
+        let state = std::mem::replace(&mut self.state, AppendState::Reading);
         match (state, reply) {
-            (State::Checking(part), Reply::Status(_)) => {
+            (AppendState::Checking(part), Reply::Status(_)) => {
                 self.checked = true;
                 self.part(cx, part)
             }
-            (State::Checking(_), reply) => self.give_up(Outcome::failed_target(reply)),
-            (State::Creating(part), Reply::Upload(id)) => {
+            (AppendState::Checking(_), reply) => self.give_up(Outcome::failed_target(reply)),
+            (AppendState::Creating(part), Reply::Upload(id)) => {
                 if let Some(upload) = &mut self.upload {
                     upload.id = Some(id);
                 }
                 self.part(cx, part)
             }
-            (State::Writing(then), Reply::Done) => self.pass_on(then),
-            (State::Url(source), reply) => self.source(source, cx, reply),
-            (State::Finishing(content), Reply::Blob(blob)) => {
+            (AppendState::Writing(then), Reply::Done) => self.pass_on(then),
+            (AppendState::Url(source), reply) => self.source(source, cx, reply),
+            (AppendState::Finishing(content), Reply::Blob(blob)) => {
                 if let Some(upload) = self.upload.take() {
                     self.finished.extend(upload.id);
                     if !upload.is_as_announced(&blob) {
@@ -369,12 +369,12 @@ impl Append {
                 }
                 self.read()
             }
-            (State::Appending, Reply::Appended { uid_validity, uids }) => {
+            (AppendState::Appending, Reply::Appended { uid_validity, uids }) => {
                 self.finished = Vec::new();
                 self.appended(cx, uid_validity, uids)
             }
-            (State::Appending, reply) => self.give_up(Outcome::failed_target(reply)),
-            (state @ State::GivingUp(..), _) => {
+            (AppendState::Appending, reply) => self.give_up(Outcome::failed_target(reply)),
+            (state @ AppendState::GivingUp(..), _) => {
                 self.state = state;
                 self.given_up()
             }

@@ -24,10 +24,10 @@ pub(super) struct Source {
     text: String,
     url: MessageUrl,
     name: MailboxName,
-    state: State,
+    state: SourceState,
 }
 
-enum State {
+enum SourceState {
     /// Is the UIDVALIDITY still that?
     Status,
     /// Which message?
@@ -71,7 +71,7 @@ impl Source {
             text,
             url,
             name,
-            state: State::Status,
+            state: SourceState::Status,
         };
         let call = match source.url.uid_validity {
             None => source.ask_row(cx),
@@ -83,7 +83,7 @@ impl Source {
     }
 
     fn ask_row(&mut self, cx: &Context) -> Call {
-        self.state = State::Row;
+        self.state = SourceState::Row;
         cx.call(MailboxCall::Rows {
             name: self.name.clone(),
             uids: vec![self.url.uid],
@@ -103,16 +103,16 @@ impl Source {
     ) -> SourceStep {
         match (&mut self.state, reply) {
             (_, Reply::Failed(Failure::NoSuchMailbox)) => self.bad("No such mailbox"),
-            (State::Status, Reply::Status(status)) => {
+            (SourceState::Status, Reply::Status(status)) => {
                 if self.url.uid_validity == Some(status.uid_validity) {
                     SourceStep::Call(self.ask_row(cx))
                 } else {
                     self.bad("UIDVALIDITY has changed")
                 }
             }
-            (State::Row, Reply::Rows(rows)) => match (rows.first(), cx.account) {
+            (SourceState::Row, Reply::Rows(rows)) => match (rows.first(), cx.account) {
                 (Some(row), Some(account)) => {
-                    self.state = State::Content(row.blob);
+                    self.state = SourceState::Content(row.blob);
                     SourceStep::Call(Call::Contents {
                         account,
                         origins: vec![row.origin],
@@ -120,7 +120,7 @@ impl Source {
                 }
                 _ => self.bad("No such message"),
             },
-            (State::Content(blob), Reply::Contents(contents)) => {
+            (SourceState::Content(blob), Reply::Contents(contents)) => {
                 let blob = *blob;
                 match contents.first() {
                     Some(Some(row)) => match Opened::new(row, Wanted::ALL) {
@@ -135,7 +135,7 @@ impl Source {
                 }
             }
             (
-                State::Octets {
+                SourceState::Octets {
                     reader,
                     unwrap,
                     sieve,
@@ -193,7 +193,7 @@ impl Source {
         if let Some(piece) = reader.prefix(&opened.prefix) {
             pass(&mut unwrap, &mut sieve, Some(&piece), take);
         }
-        self.state = State::Octets {
+        self.state = SourceState::Octets {
             blob,
             reader,
             unwrap,
@@ -208,7 +208,7 @@ impl Source {
         if self.wants().is_some() {
             return;
         }
-        let State::Octets { unwrap, sieve, .. } = &mut self.state else {
+        let SourceState::Octets { unwrap, sieve, .. } = &mut self.state else {
             return;
         };
         pass(unwrap, sieve, None, take);
@@ -225,11 +225,11 @@ impl Source {
     /// The next call; `None` when all is read.
     pub(super) fn wants(&self) -> Option<Call> {
         match &self.state {
-            State::Octets {
+            SourceState::Octets {
                 unwrap: Some(unwrap),
                 ..
             } if unwrap.is_done() => None,
-            State::Octets { blob, reader, .. } => reader.call(*blob),
+            SourceState::Octets { blob, reader, .. } => reader.call(*blob),
             _ => None,
         }
     }

@@ -71,7 +71,7 @@ impl Source {
 
 /// What `BINARY[part]` is about.
 pub(super) fn find(opened: &Opened, path: &[u32]) -> BinaryPart {
-    let Some(found) = section::resolve(&opened.summary, path, SectionText::Whole) else {
+    let Some(found) = section::resolve(&opened.summary, path, SectionText::MessageOrBody) else {
         return BinaryPart::Nothing;
     };
     let plain = Source::inside(found.span, found.within);

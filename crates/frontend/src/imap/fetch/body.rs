@@ -26,10 +26,10 @@ use super::{
 
 /// A body item that is being written.
 pub(super) struct Body {
-    state: State,
+    state: BodyState,
 }
 
-enum State {
+enum BodyState {
     /// Known bytes.
     Bytes(Vec<u8>),
     /// A range, not yet begun.
@@ -93,7 +93,7 @@ const ALL: Span = Span {
 impl Body {
     pub(super) fn span(opened: &Opened, span: Span) -> Body {
         Body {
-            state: State::Span(Reader::new(&opened.summary, span), span.len),
+            state: BodyState::Span(Reader::new(&opened.summary, span), span.len),
         }
     }
 
@@ -108,13 +108,13 @@ impl Body {
             bytes.drain(..cut.start as usize);
         }
         Body {
-            state: State::Bytes(bytes),
+            state: BodyState::Bytes(bytes),
         }
     }
 
     pub(super) fn preview(preview: Preview) -> Body {
         Body {
-            state: State::Preview(preview),
+            state: BodyState::Preview(preview),
         }
     }
 
@@ -126,7 +126,7 @@ impl Body {
             len: partial.length,
         });
         Body {
-            state: State::Sieved {
+            state: BodyState::Sieved {
                 source,
                 wanted,
                 pass: None,
@@ -149,24 +149,24 @@ impl Body {
         };
         loop {
             match &mut self.state {
-                State::Bytes(known) => {
+                BodyState::Bytes(known) => {
                     let nul = memchr::memchr(0, known).is_some();
                     head(cx, writer, item, known.len() as u64, nul);
                     push(cx, known, is_binary(item));
                     return Next::Done;
                 }
-                State::Preview(preview) => {
+                BodyState::Preview(preview) => {
                     return preview.write(cx, writer, opened, blob, bytes);
                 }
-                State::Span(reader, len) => {
+                BodyState::Span(reader, len) => {
                     head(cx, writer, item, *len, false);
                     let mut reader = reader.clone();
                     if let Some(piece) = reader.prefix(&opened.prefix) {
                         push(cx, &piece, false);
                     }
-                    self.state = State::Octets(reader);
+                    self.state = BodyState::Octets(reader);
                 }
-                State::Octets(reader) => {
+                BodyState::Octets(reader) => {
                     if let Some(bytes) = bytes.take() {
                         if reader.took(&bytes).is_err() {
                             return Next::Failed;
@@ -178,7 +178,7 @@ impl Body {
                     }
                     return reader.call(blob).map_or(Next::Done, Next::Wants);
                 }
-                State::Sieved {
+                BodyState::Sieved {
                     source,
                     wanted,
                     pass,
@@ -215,7 +215,7 @@ impl Body {
                     match &mut pass.out.kept {
                         Kept::Sent(announced) if *announced == count => return Next::Done,
                         Kept::Sent(_) => return Next::Failed,
-                        Kept::Bytes(kept) => self.state = State::Bytes(std::mem::take(kept)),
+                        Kept::Bytes(kept) => self.state = BodyState::Bytes(std::mem::take(kept)),
                         Kept::No => {
                             if let FetchItem::BinarySize { part } = item {
                                 writer.binary_size(&mut cx.out, part, count);

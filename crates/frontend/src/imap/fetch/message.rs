@@ -299,7 +299,7 @@ impl Message {
                 preview => writer.preview(out, preview.as_deref()),
             },
             (FetchItem::Rfc822, Some(opened)) => {
-                self.body = begin_plain(opened, SectionText::Whole)
+                self.body = begin_plain(opened, SectionText::MessageOrBody)
             }
             (FetchItem::Rfc822Header, Some(opened)) => {
                 self.body = begin_plain(opened, SectionText::Header)
@@ -356,7 +356,7 @@ pub(in super::super) struct Located<'a> {
 /// `None`: there is no such section.
 pub(in super::super) fn locate<'a>(opened: &Opened, section: &'a Section) -> Option<Located<'a>> {
     let (text, fields) = match &section.text {
-        None => (SectionText::Whole, None),
+        None => (SectionText::MessageOrBody, None),
         Some(WireText::Header) => (SectionText::Header, None),
         Some(WireText::Text) => (SectionText::Text, None),
         Some(WireText::Mime) => (SectionText::Mime, None),

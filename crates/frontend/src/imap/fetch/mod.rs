@@ -86,7 +86,7 @@ pub(super) struct Fetch {
     unread: bool,
     /// Parts that BINARY cannot decode.
     unknown_encoding: bool,
-    state: State,
+    state: FetchState,
 }
 
 /// Messages that become seen at once, before they are sent.
@@ -103,7 +103,7 @@ struct FetchRow {
 /// A content row that is damaged, or of a later version.
 struct Unreadable;
 
-enum State {
+enum FetchState {
     /// What has changed since this MODSEQ?
     Since(u64),
     SinceAsked,
@@ -162,7 +162,9 @@ impl Fetch {
             damaged: false,
             unread: false,
             unknown_encoding: false,
-            state: arguments.changed_since.map_or(State::Chunk, State::Since),
+            state: arguments
+                .changed_since
+                .map_or(FetchState::Chunk, FetchState::Since),
         })
     }
 
@@ -209,11 +211,11 @@ impl Fetch {
             self.places.push(0, view.count());
         }
         let Some(set) = self.vanished.take() else {
-            self.state = State::Chunk;
+            self.state = FetchState::Chunk;
             return self.next_chunk(cx);
         };
         let known = view.known(&set);
-        self.state = State::Vanished(match since.vanished {
+        self.state = FetchState::Vanished(match since.vanished {
             Some(vanished) => Earlier::of_history(view, &known, vanished),
             // Numbers of messages that another replica may have told prove nothing.
             None if !since.believed => Earlier::of_known(known, 0),
@@ -224,13 +226,13 @@ impl Fetch {
 
     /// "Any VANISHED (EARLIER) responses MUST be returned before any FETCH responses" (RFC 7162, 3.2.6).
     fn tell_vanished(&mut self, cx: &mut Context) -> Step {
-        let State::Vanished(earlier) = &mut self.state else {
+        let FetchState::Vanished(earlier) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
         if !earlier.write(cx) {
             return Step::Again;
         }
-        self.state = State::Chunk;
+        self.state = FetchState::Chunk;
         self.next_chunk(cx)
     }
 
@@ -252,7 +254,7 @@ impl Fetch {
     fn ask_rows(&mut self, cx: &mut Context) -> Step {
         let view = cx.view();
         let uids = self.chunk.iter().map(|&place| view.uid(place)).collect();
-        self.state = State::Rows;
+        self.state = FetchState::Rows;
         Step::Call(cx.call(MailboxCall::Rows {
             name: view.name.clone(),
             uids,
@@ -303,7 +305,7 @@ impl Fetch {
                 changed: false,
             });
         }
-        self.state = State::Messages;
+        self.state = FetchState::Messages;
         let unseen = |row: &&FetchRow| !row.row.flags.contains(&Flag::Seen);
         let uids: Vec<u32> = if self.sets_seen {
             self.rows
@@ -317,7 +319,7 @@ impl Fetch {
         if uids.is_empty() {
             return self.go_on(cx);
         }
-        self.state = State::Seen;
+        self.state = FetchState::Seen;
         let call = MailboxCall::Store {
             session: cx.peer.session,
             name: view.name.clone(),
@@ -346,7 +348,7 @@ impl Fetch {
                 }
             }
         }
-        self.state = State::Messages;
+        self.state = FetchState::Messages;
         self.go_on(cx)
     }
 
@@ -359,7 +361,7 @@ impl Fetch {
         let Some(account) = cx.account else {
             return Step::Done(Outcome::bug());
         };
-        self.state = State::Contents;
+        self.state = FetchState::Contents;
         Step::Call(Call::Contents { account, origins })
     }
 
@@ -443,11 +445,11 @@ impl Fetch {
     fn end_chunk(&mut self, cx: &mut Context) -> Step {
         // What was told of own changes is forgotten as soon as it has come back, so that it does not grow.
         if cx.view().told.len() >= ROWS_PER_CALL_MAX && !self.cursor.is_done(&self.places) {
-            self.state = State::Sync(Sync::new(false, self.uid));
+            self.state = FetchState::Sync(Sync::new(false, self.uid));
             return Step::Again;
         }
         self.ahead.clear();
-        self.state = State::Chunk;
+        self.state = FetchState::Chunk;
         self.next_chunk(cx)
     }
 
@@ -488,13 +490,13 @@ impl Fetch {
     }
 
     fn sync(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
-        let State::Sync(sync) = &mut self.state else {
+        let FetchState::Sync(sync) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
         match sync.within(cx, reply) {
             Ok(step) => step,
             Err(false) => {
-                self.state = State::Chunk;
+                self.state = FetchState::Chunk;
                 Step::Again
             }
             Err(true) => Step::Done(self.outcome()),
@@ -505,45 +507,49 @@ impl Fetch {
 impl Task for Fetch {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&self.state, wake) {
-            (State::Since(modseq), Wake::Go) => {
+            (FetchState::Since(modseq), Wake::Go) => {
                 let call = MailboxCall::Since {
                     name: cx.view().name.clone(),
                     modseq: *modseq,
                     vanished: self.vanished.is_some(),
                 };
-                self.state = State::SinceAsked;
+                self.state = FetchState::SinceAsked;
                 Step::Call(cx.call(call))
             }
-            (State::SinceAsked, Wake::Reply(Reply::Since(since))) => self.take_since(cx, since),
-            (State::SinceAsked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
-            (State::Vanished(_), Wake::Go) => self.tell_vanished(cx),
-            (State::Chunk, Wake::Go) => self.next_chunk(cx),
-            (State::Rows, Wake::Reply(Reply::Rows(rows))) => self.take_rows(cx, rows),
-            (State::Rows | State::Contents, Wake::Reply(reply @ Reply::Failed(_))) => {
+            (FetchState::SinceAsked, Wake::Reply(Reply::Since(since))) => {
+                self.take_since(cx, since)
+            }
+            (FetchState::SinceAsked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
+            (FetchState::Vanished(_), Wake::Go) => self.tell_vanished(cx),
+            (FetchState::Chunk, Wake::Go) => self.next_chunk(cx),
+            (FetchState::Rows, Wake::Reply(Reply::Rows(rows))) => self.take_rows(cx, rows),
+            (FetchState::Rows | FetchState::Contents, Wake::Reply(reply @ Reply::Failed(_))) => {
                 Step::Done(Outcome::of_reply(reply))
             }
-            (State::Seen, Wake::Reply(reply)) => self.take_seen(cx, reply),
-            (State::Contents, Wake::Reply(Reply::Contents(contents))) if !contents.is_empty() => {
+            (FetchState::Seen, Wake::Reply(reply)) => self.take_seen(cx, reply),
+            (FetchState::Contents, Wake::Reply(Reply::Contents(contents)))
+                if !contents.is_empty() =>
+            {
                 self.contents = contents.into_iter();
-                self.state = State::Messages;
+                self.state = FetchState::Messages;
                 self.go_on(cx)
             }
-            (State::Messages, Wake::Go) => self.go_on(cx),
-            (State::Messages, Wake::Reply(reply)) => {
+            (FetchState::Messages, Wake::Go) => self.go_on(cx),
+            (FetchState::Messages, Wake::Reply(reply)) => {
                 let reply = self.ahead.answer(reply);
                 match self.write(cx, Some(reply)) {
                     Some(step) => step,
                     None => self.go_on(cx),
                 }
             }
-            (State::Sync(_), Wake::Go) => self.sync(cx, None),
-            (State::Sync(_), Wake::Reply(reply)) => self.sync(cx, Some(reply)),
+            (FetchState::Sync(_), Wake::Go) => self.sync(cx, None),
+            (FetchState::Sync(_), Wake::Reply(reply)) => self.sync(cx, Some(reply)),
             _ => Step::Done(Outcome::bug()),
         }
     }
 
     fn shed(&mut self) {
-        if !matches!(self.state, State::Messages) {
+        if !matches!(self.state, FetchState::Messages) {
             return;
         }
         self.contents = Vec::new().into_iter();

@@ -65,7 +65,7 @@ pub(super) struct Find {
     /// What was found in the window: place and MODSEQ.
     hits: Vec<(u32, u64)>,
     found: Matches,
-    state: State,
+    state: FindState,
 }
 
 /// How much has to be found.
@@ -107,7 +107,7 @@ enum Looked {
     Further(Box<Message>),
 }
 
-enum State {
+enum FindState {
     /// Asks which of the MODSEQs that the client names it may have been told here.
     Believed,
     Window,
@@ -129,8 +129,8 @@ impl Find {
         let now = cx.now.wall_seconds() as i64;
         let program = Program::new(cx.view(), key, charset, now)?;
         let state = match program.with_modseq() {
-            true => State::Believed,
-            false => State::Window,
+            true => FindState::Believed,
+            false => FindState::Window,
         };
         if program.with_modseq() {
             cx.enable_condstore();
@@ -178,19 +178,19 @@ impl Find {
 
     pub(super) fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Finding {
         match (&self.state, wake) {
-            (State::Window, Wake::Go) => self.next_window(cx),
-            (State::Tried, Wake::Go) => self.try_rows(cx),
-            (State::Read, Wake::Go) => self.next_message(cx, None),
-            (State::Believed, Wake::Go) => {
+            (FindState::Window, Wake::Go) => self.next_window(cx),
+            (FindState::Tried, Wake::Go) => self.try_rows(cx),
+            (FindState::Read, Wake::Go) => self.next_message(cx, None),
+            (FindState::Believed, Wake::Go) => {
                 let modseqs = self.program.modseqs.clone();
                 Finding::Step(Step::Call(cx.call(MailboxCall::Believed { modseqs })))
             }
-            (State::Believed, Wake::Reply(Reply::Believed(modseqs))) => {
+            (FindState::Believed, Wake::Reply(Reply::Believed(modseqs))) => {
                 self.program.believe(&modseqs);
                 self.next_window(cx)
             }
-            (State::Rows, Wake::Reply(Reply::Rows(rows))) => self.take_rows(cx, rows),
-            (State::Rows, Wake::Reply(Reply::Flagged { mut rows, up_to })) => {
+            (FindState::Rows, Wake::Reply(Reply::Rows(rows))) => self.take_rows(cx, rows),
+            (FindState::Rows, Wake::Reply(Reply::Flagged { mut rows, up_to })) => {
                 let rest = |(_, to)| (up_to < to).then_some((up_to + 1, to));
                 self.unasked = self.unasked.and_then(rest);
                 self.asked.clear();
@@ -202,11 +202,13 @@ impl Find {
                 });
                 self.take_rows(cx, rows)
             }
-            (State::Contents, Wake::Reply(Reply::Contents(contents))) if !contents.is_empty() => {
+            (FindState::Contents, Wake::Reply(Reply::Contents(contents)))
+                if !contents.is_empty() =>
+            {
                 self.contents = contents.into_iter();
                 self.next_message(cx, None)
             }
-            (State::Body, Wake::Reply(reply)) => match self.ahead.answer(reply) {
+            (FindState::Body, Wake::Reply(reply)) => match self.ahead.answer(reply) {
                 Reply::Bytes(bytes) => self.next_message(cx, Some(bytes)),
                 Reply::Failed(_) => {
                     self.message = None;
@@ -215,7 +217,7 @@ impl Find {
                 }
                 reply => Finding::Failed(Outcome::of_reply(reply)),
             },
-            (State::Believed | State::Rows | State::Contents, Wake::Reply(reply)) => {
+            (FindState::Believed | FindState::Rows | FindState::Contents, Wake::Reply(reply)) => {
                 Finding::Failed(Outcome::of_reply(reply))
             }
             _ => Finding::Failed(Outcome::bug()),
@@ -224,14 +226,14 @@ impl Find {
 
     /// Drops what was read and not yet looked at.
     pub(super) fn shed(&mut self) {
-        if matches!(self.state, State::Body | State::Read) {
+        if matches!(self.state, FindState::Body | FindState::Read) {
             self.contents = Vec::new().into_iter();
             self.ahead.shed();
         }
     }
 
     fn next_window(&mut self, cx: &mut Context) -> Finding {
-        self.state = State::Window;
+        self.state = FindState::Window;
         let mut slice = Slice::new(SLICE_WORK);
         loop {
             while let Some(&place) = self.window.get(self.window_at) {
@@ -254,7 +256,7 @@ impl Find {
                 let view = cx.view();
                 let uids = self.asked.iter().map(|&place| view.uid(place)).collect();
                 let name = view.name.clone();
-                self.state = State::Rows;
+                self.state = FindState::Rows;
                 let call = MailboxCall::Rows { name, uids };
                 return Finding::Step(Step::Call(cx.call(call)));
             }
@@ -275,7 +277,7 @@ impl Find {
                     set: self.program.set.clone(),
                     unset: self.program.unset.clone(),
                 };
-                self.state = State::Rows;
+                self.state = FindState::Rows;
                 return Finding::Step(Step::Call(cx.call(call)));
             }
             let window = &mut self.window;
@@ -344,7 +346,7 @@ impl Find {
     }
 
     fn try_rows(&mut self, cx: &mut Context) -> Finding {
-        self.state = State::Tried;
+        self.state = FindState::Tried;
         let mut slice = Slice::new(SLICE_WORK);
         let view = cx.view();
         while let Some(row) = self.rows.as_slice().first() {
@@ -378,7 +380,7 @@ impl Find {
     /// Goes on with the messages that need reading. `bytes` is what was read of the present one.
     fn next_message(&mut self, cx: &mut Context, mut bytes: Option<Bytes>) -> Finding {
         let mut slice = Slice::new(SLICE_WORK);
-        self.state = State::Read;
+        self.state = FindState::Read;
         loop {
             if let Some((content, mut summary)) = self.content.take() {
                 if !summary.settle(&mut slice) {
@@ -408,7 +410,7 @@ impl Find {
                         let next =
                             next.map(|(_, row)| (row.blob, row.size.min(AHEAD_BYTES as u32)));
                         let call = self.ahead.ask(call, next);
-                        self.state = State::Body;
+                        self.state = FindState::Body;
                         return Finding::Step(Step::Call(call));
                     }
                     Next::Result(found) => {
@@ -424,7 +426,7 @@ impl Find {
             if self.at == self.open.len() {
                 self.ahead.clear();
                 self.asked.clear();
-                self.state = State::Window;
+                self.state = FindState::Window;
                 return Finding::Step(Step::Again);
             }
             if slice.is_used_up() {
@@ -440,7 +442,7 @@ impl Find {
                     let Some(account) = cx.account else {
                         return Finding::Failed(Outcome::bug());
                     };
-                    self.state = State::Contents;
+                    self.state = FindState::Contents;
                     return Finding::Step(Step::Call(Call::Contents { account, origins }));
                 }
                 // It was expunged after its row was read.

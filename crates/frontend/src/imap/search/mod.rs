@@ -35,10 +35,10 @@ pub(super) struct Search {
     tag: Tag,
     uid: bool,
     returns: Option<SearchReturn>,
-    state: State,
+    state: SearchState,
 }
 
-enum State {
+enum SearchState {
     Find(Box<Find>),
     Answer(Matches, Answer),
 }
@@ -65,7 +65,7 @@ impl Search {
             tag,
             uid: arguments.uid,
             returns,
-            state: State::Find(Box::new(find)),
+            state: SearchState::Find(Box::new(find)),
         })
     }
 
@@ -75,12 +75,12 @@ impl Search {
         {
             return Step::Done(outcome);
         }
-        self.state = State::Answer(found, Answer::new(cx, self.returns));
+        self.state = SearchState::Answer(found, Answer::new(cx, self.returns));
         self.respond(cx)
     }
 
     fn respond(&mut self, cx: &mut Context) -> Step {
-        let State::Answer(found, answer) = &mut self.state else {
+        let SearchState::Answer(found, answer) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
         if !answer.write(cx, &self.tag, self.uid, found) {
@@ -126,7 +126,7 @@ fn forget(cx: &mut Context, returns: Option<SearchReturn>) {
 impl Task for Search {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&mut self.state, wake) {
-            (State::Find(find), wake) => match find.step(cx, wake) {
+            (SearchState::Find(find), wake) => match find.step(cx, wake) {
                 Finding::Step(step) => step,
                 Finding::Done(found) => self.answer(cx, found),
                 Finding::Failed(outcome) => {
@@ -134,13 +134,13 @@ impl Task for Search {
                     Step::Done(outcome)
                 }
             },
-            (State::Answer(..), Wake::Go) => self.respond(cx),
+            (SearchState::Answer(..), Wake::Go) => self.respond(cx),
             _ => Step::Done(Outcome::bug()),
         }
     }
 
     fn shed(&mut self) {
-        if let State::Find(find) = &mut self.state {
+        if let SearchState::Find(find) = &mut self.state {
             find.shed();
         }
     }

@@ -37,10 +37,10 @@ pub(in super::super) struct Sort {
     /// Where the messages stand that were gathered, and their MODSEQs if these are told.
     places: Vec<u32>,
     modseqs: Vec<u64>,
-    state: State,
+    state: SortState,
 }
 
-enum State {
+enum SortState {
     Find(Box<Find>),
     /// Others have their turn.
     Wait,
@@ -79,7 +79,7 @@ impl Sort {
             found: Matches::default(),
             places: Vec::new(),
             modseqs: Vec::new(),
-            state: State::Find(Box::new(find)),
+            state: SortState::Find(Box::new(find)),
         })
     }
 
@@ -96,7 +96,7 @@ impl Sort {
         if self.found.places.count() as usize > cx.limits.sort_messages_max {
             return Step::Done(too_many());
         }
-        self.state = State::Wait;
+        self.state = SortState::Wait;
         Step::Call(Call::TurnBegin)
     }
 
@@ -110,12 +110,12 @@ impl Sort {
         };
         self.places.reserve_exact(messages);
         let gather = Gather::new(wants, self.found.places.clone());
-        self.state = State::Gather(Box::new(gather), Box::new(keys));
+        self.state = SortState::Gather(Box::new(gather), Box::new(keys));
         self.go_on(cx, Wake::Go)
     }
 
     fn go_on(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
-        let State::Gather(gather, keys) = &mut self.state else {
+        let SortState::Gather(gather, keys) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
         let (places, modseqs) = (&mut self.places, &mut self.modseqs);
@@ -134,15 +134,15 @@ impl Sort {
         }
         self.found.unread |= gather.unread;
         let sort = MergeSort::new(self.places.len() as u32);
-        let state = std::mem::replace(&mut self.state, State::Wait);
-        if let State::Gather(_, keys) = state {
-            self.state = State::Order(sort, keys);
+        let state = std::mem::replace(&mut self.state, SortState::Wait);
+        if let SortState::Gather(_, keys) = state {
+            self.state = SortState::Order(sort, keys);
         }
         Step::Yield
     }
 
     fn order(&mut self) -> Step {
-        let State::Order(sort, keys) = &mut self.state else {
+        let SortState::Order(sort, keys) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
         let Some(mut order) = sort.step(|a, b| keys.compare(a, b)) else {
@@ -159,13 +159,13 @@ impl Sort {
     }
 
     fn leave(&mut self, outcome: Option<Outcome>) -> Step {
-        self.state = State::Leave(outcome);
+        self.state = SortState::Leave(outcome);
         Step::Call(Call::TurnEnd)
     }
 
     fn left(&mut self, cx: &mut Context) -> Step {
         match &mut self.state {
-            State::Leave(outcome) => match outcome.take() {
+            SortState::Leave(outcome) => match outcome.take() {
                 Some(outcome) => Step::Done(outcome),
                 None => self.answer(cx),
             },
@@ -179,7 +179,7 @@ impl Sort {
         {
             return Step::Done(outcome);
         }
-        self.state = State::Answer(Answer {
+        self.state = SortState::Answer(Answer {
             begun: false,
             next: 0,
             text: SetText::default(),
@@ -209,7 +209,7 @@ impl Sort {
     }
 
     fn respond(&mut self, cx: &mut Context) -> Step {
-        let State::Answer(answer) = &mut self.state else {
+        let SortState::Answer(answer) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
         let begun = std::mem::replace(&mut answer.begun, true);
@@ -350,17 +350,17 @@ impl Head<'_> {
 impl Sort {
     fn advance(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&mut self.state, wake) {
-            (State::Find(find), wake) => match find.step(cx, wake) {
+            (SortState::Find(find), wake) => match find.step(cx, wake) {
                 Finding::Step(step) => step,
                 Finding::Done(found) => self.take_found(cx, found),
                 Finding::Failed(outcome) => Step::Done(outcome),
             },
-            (State::Wait, Wake::Reply(Reply::Done)) => self.gather(cx),
-            (State::Wait, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
-            (State::Gather(..), wake) => self.go_on(cx, wake),
-            (State::Order(..), Wake::Go) => self.order(),
-            (State::Leave(_), Wake::Reply(_)) => self.left(cx),
-            (State::Answer(_), Wake::Go) => self.respond(cx),
+            (SortState::Wait, Wake::Reply(Reply::Done)) => self.gather(cx),
+            (SortState::Wait, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
+            (SortState::Gather(..), wake) => self.go_on(cx, wake),
+            (SortState::Order(..), Wake::Go) => self.order(),
+            (SortState::Leave(_), Wake::Reply(_)) => self.left(cx),
+            (SortState::Answer(_), Wake::Go) => self.respond(cx),
             _ => Step::Done(Outcome::bug()),
         }
     }
@@ -378,7 +378,7 @@ impl Task for Sort {
     }
 
     fn shed(&mut self) {
-        if let State::Find(find) = &mut self.state {
+        if let SortState::Find(find) = &mut self.state {
             find.shed();
         }
     }
@@ -386,7 +386,7 @@ impl Task for Sort {
     fn abandon(&mut self) -> Option<Call> {
         let in_turn = matches!(
             self.state,
-            State::Wait | State::Gather(..) | State::Order(..)
+            SortState::Wait | SortState::Gather(..) | SortState::Order(..)
         );
         in_turn.then_some(Call::TurnEnd)
     }

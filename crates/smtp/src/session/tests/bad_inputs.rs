@@ -168,7 +168,7 @@ fn connection_lost_before_the_verdict() {
     assert_eq!(owner.session.poll(), None);
     owner.session.answer_data_end(
         owner.now,
-        crate::session::DataAnswer::Whole(Ok(Default::default())),
+        crate::session::DataAnswer::All(Ok(Default::default())),
     );
     assert_eq!(
         owner.session.poll(),

@@ -45,10 +45,10 @@ pub(in super::super) struct Thread {
     found: Matches,
     /// Where the messages stand that were gathered.
     places: Vec<u32>,
-    state: State,
+    state: ThreadState,
 }
 
-enum State {
+enum ThreadState {
     Find(Box<Find>),
     /// Others have their turn.
     Wait,
@@ -110,7 +110,7 @@ impl Thread {
             algorithm: arguments.algorithm,
             found: Matches::default(),
             places: Vec::new(),
-            state: State::Find(Box::new(find)),
+            state: ThreadState::Find(Box::new(find)),
         })
     }
 
@@ -122,7 +122,7 @@ impl Thread {
         if self.found.places.count() as usize > cx.limits.sort_messages_max {
             return Step::Done(too_many());
         }
-        self.state = State::Wait;
+        self.state = ThreadState::Wait;
         Step::Call(Call::TurnBegin)
     }
 
@@ -142,12 +142,12 @@ impl Thread {
             key: Vec::new(),
         };
         let gather = Gather::new(wants, self.found.places.clone());
-        self.state = State::Gather(Box::new(gather), Box::new(gathered));
+        self.state = ThreadState::Gather(Box::new(gather), Box::new(gathered));
         self.go_on(cx, Wake::Go)
     }
 
     fn go_on(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
-        let State::Gather(gather, gathered) = &mut self.state else {
+        let ThreadState::Gather(gather, gathered) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
         let places = &mut self.places;
@@ -161,19 +161,21 @@ impl Thread {
             Gathering::Done => {}
         }
         self.found.unread |= gather.unread;
-        if let State::Gather(_, gathered) = std::mem::replace(&mut self.state, State::Wait) {
-            self.state = State::Build(Box::new(gathered.build()));
+        if let ThreadState::Gather(_, gathered) =
+            std::mem::replace(&mut self.state, ThreadState::Wait)
+        {
+            self.state = ThreadState::Build(Box::new(gathered.build()));
         }
         Step::Yield
     }
 
     fn leave(&mut self, tree: Tree, outcome: Option<Outcome>) -> Step {
-        self.state = State::Leave(tree, outcome);
+        self.state = ThreadState::Leave(tree, outcome);
         Step::Call(Call::TurnEnd)
     }
 
     fn left(&mut self, cx: &mut Context) -> Step {
-        let State::Leave(tree, outcome) = &mut self.state else {
+        let ThreadState::Leave(tree, outcome) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
         match outcome.take() {
@@ -191,7 +193,7 @@ impl Thread {
         } else {
             Next::Open(tree.first)
         };
-        self.state = State::Answer(Box::new(Answer {
+        self.state = ThreadState::Answer(Box::new(Answer {
             writer: ThreadWriter::begin(&mut cx.out),
             tree,
             open: Vec::new(),
@@ -201,7 +203,7 @@ impl Thread {
     }
 
     fn respond(&mut self, cx: &mut Context) -> Step {
-        let State::Answer(answer) = &mut self.state else {
+        let ThreadState::Answer(answer) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
         let (uid, places) = (self.uid, &self.places);
@@ -281,26 +283,26 @@ impl Answer {
 impl Task for Thread {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&mut self.state, wake) {
-            (State::Find(find), wake) => match find.step(cx, wake) {
+            (ThreadState::Find(find), wake) => match find.step(cx, wake) {
                 Finding::Step(step) => step,
                 Finding::Done(found) => self.take_found(cx, found),
                 Finding::Failed(outcome) => Step::Done(outcome),
             },
-            (State::Wait, Wake::Reply(Reply::Done)) => self.gather(cx),
-            (State::Wait, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
-            (State::Gather(..), wake) => self.go_on(cx, wake),
-            (State::Build(builder), Wake::Go) => match builder.step() {
+            (ThreadState::Wait, Wake::Reply(Reply::Done)) => self.gather(cx),
+            (ThreadState::Wait, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
+            (ThreadState::Gather(..), wake) => self.go_on(cx, wake),
+            (ThreadState::Build(builder), Wake::Go) => match builder.step() {
                 None => Step::Yield,
                 Some(tree) => self.leave(tree, None),
             },
-            (State::Leave(..), Wake::Reply(_)) => self.left(cx),
-            (State::Answer(_), Wake::Go) => self.respond(cx),
+            (ThreadState::Leave(..), Wake::Reply(_)) => self.left(cx),
+            (ThreadState::Answer(_), Wake::Go) => self.respond(cx),
             _ => Step::Done(Outcome::bug()),
         }
     }
 
     fn shed(&mut self) {
-        if let State::Find(find) = &mut self.state {
+        if let ThreadState::Find(find) = &mut self.state {
             find.shed();
         }
     }
@@ -308,7 +310,7 @@ impl Task for Thread {
     fn abandon(&mut self) -> Option<Call> {
         let in_turn = matches!(
             self.state,
-            State::Wait | State::Gather(..) | State::Build(_)
+            ThreadState::Wait | ThreadState::Gather(..) | ThreadState::Build(_)
         );
         in_turn.then_some(Call::TurnEnd)
     }
