@@ -115,9 +115,7 @@ fn sessions(config: &Config, out: &mut String) {
     let strangers = (limits.unauthenticated_max as u64).min(all);
     out.push_str("\n## What sessions may hold\n\n");
     paragraph(
-        "Each session has a limit for everything whose size a client decides. Limits of connections bound the sum: \
-         `limits.connections_per_account_max` for one account, `limits.unauthenticated_max` for clients that have not logged in, \
-         `limits.connections_max` for all.",
+        "Each session has a limit for everything whose size a client decides. Limits of connections bound the sum.",
         out,
     );
     out.push('\n');
@@ -208,18 +206,13 @@ fn sessions(config: &Config, out: &mut String) {
 }
 
 /// The paragraphs after the table of sessions.
-const NOTES: [&str; 4] = [
-    "A range of a sequence set takes eight bytes, and eight more while the command arrives.",
-    "In addition, a session that is not in IDLE has the list of UIDs of its selected mailbox. It shares the list with the account and with all other \
-     sessions in the mailbox until it learns of a change. Its own list takes up to four and a half bytes for each message, and almost nothing in a \
-     mailbox without gaps.",
-    "SORT and THREAD take what `imap.sort_messages_max` and `imap.sort_key_bytes_max` allow, at most `imap.sorts_at_once_max` times. Data that is read \
-     for answers has `limits.answers_bytes_max`, of which each reading session takes a share. Accounts, the queue and the store have limits of their \
-     own, for all sessions together.",
+const NOTES: [&str; 3] = [
+    "Beside that, a session that is not in IDLE has the list of UIDs of its selected mailbox, shared with the account until it learns of a change. Its \
+     own takes up to four and a half bytes a message, and almost nothing in a mailbox without gaps.",
+    "SORT and THREAD, data read for answers, accounts, the queue and the store have limits of their own, for all sessions together.",
     "**Three rows exceed the memory of most machines.** Clients send sets of a million scattered UIDs, thousands of search keys and a thousand messages \
-     in one APPEND, so the server must accept them. No limit applies to the number of sessions that do so at the same time, or to the time they take. \
-     Where users are not trusted, lower `imap.sequence_set_ranges_max`, `imap.search_keys_max` and `imap.append_summary_bytes_max`, or \
-     `limits.connections_per_account_max`.",
+     in one APPEND, so the server must accept them, and nothing limits how many sessions do so at the same time. Where users are not trusted, lower \
+     `imap.sequence_set_ranges_max`, `imap.search_keys_max` and `imap.append_summary_bytes_max`, or `limits.connections_per_account_max`.",
 ];
 
 fn shown(bytes: u64) -> String {
