@@ -1,11 +1,13 @@
 //! What cargo knows of the workspace: its crates, what they import, and everything that is linked.
+//!
+//! The crate `cargo_metadata` would give types for this; its procedural macros would double the time to compile xtask.
 
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use crate::json::{self, Value};
+use serde_json::Value;
 
 /// One crate of the workspace.
 pub(crate) struct Member {
@@ -61,37 +63,37 @@ pub(crate) fn metadata(outside: bool) -> Result<Value, String> {
     if !output.status.success() {
         return Err("cargo metadata failed".to_owned());
     }
-    json::parse(&String::from_utf8_lossy(&output.stdout))
-        .map_err(|error| format!("cargo metadata: {error}"))
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))
 }
 
 /// The crates of the workspace.
 pub(crate) fn members() -> Result<Vec<Member>, String> {
     let metadata = metadata(false)?;
-    Ok(metadata
-        .get("packages")
-        .list()
+    Ok(elements(&metadata["packages"])
         .iter()
         .filter_map(member)
         .collect())
 }
 
+/// The elements of a list; none when this is no list.
+pub(crate) fn elements(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
 fn member(package: &Value) -> Option<Member> {
-    let manifest = PathBuf::from(package.get("manifest_path").text()?);
+    let manifest = PathBuf::from(package["manifest_path"].as_str()?);
     let import = |dependency: &Value| {
-        let kind = if dependency.get("kind").text() == Some("dev") {
+        let kind = if dependency["kind"] == "dev" {
             Kind::Tests
         } else {
             Kind::Product
         };
-        Some((dependency.get("name").text()?.to_owned(), kind))
+        Some((dependency["name"].as_str()?.to_owned(), kind))
     };
     Some(Member {
-        name: package.get("name").text()?.to_owned(),
+        name: package["name"].as_str()?.to_owned(),
         directory: manifest.parent()?.to_path_buf(),
-        imports: package
-            .get("dependencies")
-            .list()
+        imports: elements(&package["dependencies"])
             .iter()
             .filter_map(import)
             .collect(),

@@ -9,9 +9,10 @@ use std::{
     process::{Command, Stdio},
 };
 
+use serde_json::Value;
+
 use crate::{
-    cargo_toml::{cargo, root},
-    json,
+    cargo_toml::{cargo, elements, root},
     step::Count,
 };
 
@@ -145,28 +146,24 @@ fn listed(command: &mut Command) -> Result<Vec<Program>, String> {
 
 /// The program that a message of cargo tells of. Other messages tell of libraries, or of how the build goes.
 fn program(message: &str) -> Option<Program> {
-    let message = json::parse(message).ok()?;
-    if message.get("reason").text() != Some("compiler-artifact") {
+    let message: Value = serde_json::from_str(message).ok()?;
+    if message["reason"] != "compiler-artifact" {
         return None;
     }
-    let target = message.get("target");
-    let is_test = *message.get("profile").get("test") == json::Value::Bool(true);
-    let is_integration = target
-        .get("kind")
-        .list()
-        .iter()
-        .any(|kind| kind.text() == Some("test"));
+    let target = &message["target"];
+    let is_test = message["profile"]["test"] == true;
+    let is_integration = elements(&target["kind"]).iter().any(|kind| kind == "test");
     Some(Program {
-        directory: Path::new(message.get("manifest_path").text()?)
+        directory: Path::new(message["manifest_path"].as_str()?)
             .parent()?
             .to_path_buf(),
-        name: target.get("name").text()?.to_owned(),
+        name: target["name"].as_str()?.to_owned(),
         kind: match (is_integration, is_test) {
             (true, _) => Kind::Integration,
             (false, true) => Kind::Units,
             (false, false) => Kind::Program,
         },
-        path: PathBuf::from(message.get("executable").text()?),
+        path: PathBuf::from(message["executable"].as_str()?),
     })
 }
 

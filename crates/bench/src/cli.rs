@@ -14,7 +14,7 @@ use crate::{
     process,
     progress::Progress,
     report::{Report, Run, text},
-    scenario::{Context, Scenario, Sizes, bounds},
+    scenario::{Bounds, Context, Scenario, Sizes, bounds},
     servers::{certificate, whimbrel},
     target::{Address, Target},
 };
@@ -123,7 +123,7 @@ pub enum Command {
         address: Address,
         /// How much of what.
         #[command(flatten)]
-        bounds: bounds::Bounds,
+        bounds: Bounds,
         /// The report.
         #[command(flatten)]
         output: Output,
@@ -373,7 +373,7 @@ fn within_bounds(
     binary: Option<PathBuf>,
     directory: Option<PathBuf>,
     address: Address,
-    bounds: &bounds::Bounds,
+    bounds: &Bounds,
     output: &Output,
     progress: &Progress,
 ) -> Result<()> {
@@ -437,8 +437,8 @@ mod tests {
         check("whimbrel-bench compare --only write,lmtp --runs 3", true);
         check("whimbrel-bench run write --imaps 993 --pid 3", true);
         check("whimbrel-bench bounds --bulk-mib 10", true);
-        check("whimbrel-bench tables a.json b.json --into c.md", true);
-        check("whimbrel-bench tables --lag a.json --into c.md", true);
+        check("whimbrel-bench tables a.json b.json", true);
+        check("whimbrel-bench tables --lag a.json", true);
         check("whimbrel-bench lag --quick --alone --out x", true);
         check(
             "whimbrel-bench lag --nodes 1,2,7 --delays 0,20 --partition 600",

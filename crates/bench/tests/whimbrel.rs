@@ -8,7 +8,7 @@ use std::{
 use whimbrel_bench::{
     lag,
     progress::Progress,
-    scenario::{Context, Scenario, Sizes, bounds},
+    scenario::{Bounds, Context, Scenario, Sizes, bounds},
     servers::{self, Running, certificate},
     target::Target,
 };
@@ -81,7 +81,7 @@ fn memory_stays_within_its_bound() {
     let running = start(directory.path());
     let target = Target::new(running.address.clone());
     let mut context = Context::new(&target, &Progress::hidden(), &Sizes::tiny(), 1);
-    bounds::run(&mut context, &bounds::Bounds::tiny()).unwrap();
+    bounds::run(&mut context, &Bounds::tiny()).unwrap();
     running.stop().unwrap();
 }
 

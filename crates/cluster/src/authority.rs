@@ -1,8 +1,7 @@
-//! The cluster's own certificate authority, and what a node shows of it.
+//! The cluster's own certificate authority, and the certificate of a node.
 //!
-//! Every node holds the authority's key: any member can let another in, so that none has to be there for it. Whoever has a node's disk has the
-//! mail of its users anyway; a node that is gone is shut out by membership, which all nodes look up, and not by a list of
-//! revoked certificates.
+//! Every node holds the authority's key, so any member can let another node in, and no particular one is needed for it. A thief of a node's disk has
+//! the mail of its users anyway. A removed node is excluded by membership, which all nodes look up, not by a list of revoked certificates.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,12 +23,12 @@ use crate::{ClusterId, NodeName};
 
 /// ALPN of streams between members.
 pub(crate) const ALPN_NODE: &[u8] = b"whimbrel-node/1";
-/// ALPN of who wants to join: it has no certificate.
+/// ALPN of a node that wants to join: it has no certificate.
 pub(crate) const ALPN_JOIN: &[u8] = b"whimbrel-join/1";
 
-/// ALPN of a member that asks something: it has a certificate.
+/// ALPN of a member that asks a question, with its certificate.
 pub(crate) const ALPN_ASK: &[u8] = b"whimbrel-ask/1";
-/// ALPN of a member that brings a client's session.
+/// ALPN of a member that relays a client's session.
 pub(crate) const ALPN_RELAY: &[u8] = b"whimbrel-relay/1";
 
 /// Certificates or keys that cannot be used.
@@ -46,12 +45,12 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Certificates of the cluster are judged as of this moment, at which all are valid that were ever made: the beginning of 2025. Who is trusted is a
-/// matter of the authority, of names and of membership (`docs/decisions/0014`), of which dates say nothing. By the wall clock a node whose clock is
-/// wrong could not start, nor link with those who would tell it so (`docs/decisions/0039`), and with no link it would believe its clock.
+/// Certificates of the cluster are verified as of this moment, the beginning of 2025, at which all that were ever made are valid. Trust depends on
+/// the authority, on names and on membership (`docs/decisions/0014`), not on dates. With the wall clock, a node whose clock is wrong could neither
+/// start nor link with the peers that would tell it so (`docs/decisions/0039`). Without a link it would believe its clock.
 const JUDGED_AT: UnixTime = UnixTime::since_unix_epoch(Duration::from_secs(1_735_689_600));
 
-/// Says [`JUDGED_AT`].
+/// A clock that always shows [`JUDGED_AT`].
 #[derive(Debug)]
 struct NoClock;
 
@@ -61,7 +60,7 @@ impl TimeProvider for NoClock {
     }
 }
 
-/// What is not of the standard library in either side's configuration.
+/// The cryptography and the clock of both sides' configuration.
 pub(crate) fn details() -> (Arc<CryptoProvider>, Arc<dyn TimeProvider>) {
     (provider(), Arc::new(NoClock))
 }
@@ -78,7 +77,7 @@ impl Authority {
     /// Makes a new one.
     ///
     /// # Errors
-    /// If there is no randomness to be had.
+    /// If the system gives no randomness.
     pub fn found(cluster: ClusterId) -> Result<Self, AuthorityError> {
         let key = KeyPair::generate().map_err(wrong)?;
         let certificate = root(cluster).self_signed(&key).map_err(wrong)?;
@@ -90,10 +89,9 @@ impl Authority {
         })
     }
 
-    /// From what [`Authority::certificate_pem`] and [`Authority::key_pem`] gave.
+    /// An authority from its [`Authority::certificate_pem`] and [`Authority::key_pem`].
     ///
-    /// # Errors
-    /// If they are damaged, or do not belong to each other and to this cluster.
+    /// If the two are damaged, or do not belong to each other and to this cluster.
     pub fn from_pem(
         cluster: ClusterId,
         certificate: &str,
@@ -105,12 +103,12 @@ impl Authority {
             pem: certificate.to_owned(),
             key: KeyPair::from_pem(key).map_err(wrong)?,
         };
-        // A certificate made with them is good only if they are.
+        // A certificate that they sign is valid only if they are.
         authority.certify(&NodeName::new("probe").map_err(wrong)?)?;
         Ok(authority)
     }
 
-    /// Which cluster.
+    /// The cluster.
     pub fn cluster(&self) -> ClusterId {
         self.cluster
     }
@@ -125,7 +123,7 @@ impl Authority {
         Zeroizing::new(self.key.serialize_pem())
     }
 
-    /// What a token names, so that who joins knows whom it speaks to: BLAKE3 of the certificate.
+    /// BLAKE3 of the certificate. A token has it, so that a node that joins can verify the member.
     pub fn fingerprint(&self) -> [u8; 32] {
         fingerprint(&self.certificate)
     }
@@ -133,7 +131,7 @@ impl Authority {
     /// Makes a certificate and its key for a node.
     ///
     /// # Errors
-    /// If there is no randomness to be had, or this authority is not whole.
+    /// If the system gives no randomness, or this authority is incomplete.
     pub fn certify(&self, name: &NodeName) -> Result<Credentials, AuthorityError> {
         self.sign(&leaf(name)?)
     }
@@ -167,14 +165,14 @@ fn leaf(name: &NodeName) -> Result<CertificateParams, AuthorityError> {
     Ok(params)
 }
 
-/// The authority's own certificate, which depends on nothing but the cluster, so that an issuer is made from it at any time.
+/// The authority's own certificate. It depends on the cluster alone, so an issuer can be made from it at any time.
 fn root(cluster: ClusterId) -> CertificateParams {
     let mut params = CertificateParams::default();
     let id: String = cluster.iter().map(|byte| format!("{byte:02x}")).collect();
     params
         .distinguished_name
         .push(DnType::CommonName, format!("Whimbrel cluster {id}"));
-    // It signs nodes and no further authority.
+    // It signs certificates of nodes, not of further authorities.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![
         KeyUsagePurpose::KeyCertSign,
@@ -184,8 +182,8 @@ fn root(cluster: ClusterId) -> CertificateParams {
     params
 }
 
-/// Nothing here expires: a cluster must not stop because nobody renewed a file, and who is out is out by membership. 2049 is the last
-/// year of UTCTime (RFC 5280, 4.1.2.5). The beginning lies in the past, since clocks differ; whoever reads them here looks at no clock ([`JUDGED_AT`]).
+/// Certificates do not expire: a cluster must not stop because nobody renewed a file, and nodes are excluded by membership. 2049 is the last year of
+/// UTCTime (RFC 5280, 4.1.2.5). The begin lies in the past, since clocks differ; nodes verify certificates without a clock ([`JUDGED_AT`]).
 fn forever(params: &mut CertificateParams) {
     params.not_before = rcgen::date_time_ymd(2024, 1, 1);
     params.not_after = rcgen::date_time_ymd(2049, 12, 31);
@@ -195,7 +193,7 @@ pub(crate) fn fingerprint(der: &[u8]) -> [u8; 32] {
     *blake3::hash(der).as_bytes()
 }
 
-/// What a node shows to others, and what it trusts.
+/// A node's certificate and key, and the authority that it trusts.
 pub struct Credentials {
     name: NodeName,
     cluster: ClusterId,
@@ -215,10 +213,9 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// From the authority's certificate, and from what [`Credentials::certificate_pem`] and [`Credentials::key_pem`] gave.
+    /// Credentials from the authority's certificate, [`Credentials::certificate_pem`] and [`Credentials::key_pem`].
     ///
-    /// # Errors
-    /// If they are damaged, or do not belong to each other.
+    /// If these are damaged, or do not belong to each other.
     pub fn from_pem(
         cluster: ClusterId,
         authority: &str,
@@ -274,14 +271,14 @@ impl Credentials {
         PrivateKeyDer::from_pem_slice(self.key_pem.as_bytes()).map_err(wrong)
     }
 
-    /// The side that is connected to. Who has no certificate can come in as far as ALPN: see `transport`.
+    /// The configuration of the side that accepts. A node without a certificate gets as far as ALPN: see `transport`.
     pub(crate) fn server_config(&self) -> Result<Arc<ServerConfig>, AuthorityError> {
         let verifier =
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider())
                 .allow_unauthenticated()
                 .build()
                 .map_err(wrong)?;
-        // Who joins knows the authority by its fingerprint alone, so it is shown.
+        // A node that joins knows only the authority's fingerprint, so the chain contains the authority's certificate.
         let chain = vec![self.certificate.clone(), self.authority.clone()];
         let (provider, clock) = details();
         let mut config = ServerConfig::builder_with_details(provider, clock)
@@ -297,12 +294,12 @@ impl Credentials {
         Ok(Arc::new(config))
     }
 
-    /// The side that connects, to be linked.
+    /// The configuration of the side that connects, for a link.
     pub(crate) fn client_config(&self) -> Result<Arc<ClientConfig>, AuthorityError> {
         self.client_for(ALPN_NODE)
     }
 
-    /// The side that connects, for this.
+    /// The configuration of the side that connects, for this ALPN.
     pub(crate) fn client_for(&self, alpn: &[u8]) -> Result<Arc<ClientConfig>, AuthorityError> {
         let (provider, clock) = details();
         let mut config = ClientConfig::builder_with_details(provider, clock)
@@ -351,7 +348,7 @@ mod tests {
     use super::*;
     use crate::join::joining;
 
-    /// A node with a clock that is years off, seen from the certificate: by the clock here it is over.
+    /// By this clock the certificate has expired, as at a node whose clock is years off.
     #[tokio::test]
     async fn no_clock_keeps_members_apart() {
         let authority = Authority::found([7; 16]).unwrap();

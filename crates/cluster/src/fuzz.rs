@@ -20,7 +20,7 @@ use crate::{
     token::PREFIX,
 };
 
-/// A token, as a line of text or as what is within its checksum: what is taken is written and taken as the same, and names a node.
+/// A token, as a line of text or as the bytes below its checksum. A token that is accepted is written and read as the same, and names a node.
 pub fn token(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else {
         return;
@@ -46,12 +46,12 @@ pub fn token(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match NodeName::new(&text) {
         Ok(name) => assert_eq!(name.to_string(), text),
-        // It is shown, and may be anything.
+        // The error is shown, and may contain anything.
         Err(error) => assert!(error.to_string().len() < 1000),
     }
 }
 
-/// What is kept in a file, or said while a node joins, is read, written and read as the same.
+/// What is stored in a file or sent while a node joins is read, written and read as the same.
 fn same_again<T: Encode<()> + for<'b> Decode<'b, ()>>(data: &[u8]) {
     let Ok(read) = minicbor::decode::<T>(data) else {
         return;
@@ -62,7 +62,7 @@ fn same_again<T: Encode<()> + for<'b> Decode<'b, ()>>(data: &[u8]) {
     assert_eq!(again, Some(bytes));
 }
 
-/// Packs of a link whose peer sends anything: the same frames however they are cut. What is packed is unpacked as it was.
+/// Packs of a link whose peer sends anything: the frames are the same however the bytes are cut. Packed bytes are unpacked unchanged.
 pub fn packs(data: &[u8]) {
     let Some((&choice, wire)) = data.split_first() else {
         return;
@@ -99,7 +99,7 @@ pub fn packs(data: &[u8]) {
     }
 }
 
-/// What is said while a node joins, by either side, and the certificates shown.
+/// Messages of both sides while a node joins, and the certificates.
 pub fn join(data: &[u8]) {
     same_again::<Question>(data);
     same_again::<Answer>(data);

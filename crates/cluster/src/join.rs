@@ -1,8 +1,8 @@
-//! Joining: a new node shows its token and is given the cluster's authority, with which it makes its own certificate.
+//! Joining: a new node sends its token and gets the cluster's authority, with which it makes its own certificate.
 //!
-//! The stream is TLS towards the member that the token names: its certificate must come from the authority whose fingerprint the token
-//! holds. So the secret is shown to nobody else, and nobody else can answer. One question and one answer: four bytes of length and a
-//! CBOR array each. Members ask each other things in the same way, with their certificates in place of a token ([`ask_member`]).
+//! The stream is TLS to the member that the token names: its certificate must come from the authority whose fingerprint is in the token. So only that
+//! member sees the secret, and nobody else can answer. One question and one answer: four bytes of length and a CBOR array each. Members ask each
+//! other questions in the same way, with their certificates in place of a token ([`ask_member`]).
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -29,31 +29,31 @@ use crate::{
     authority::{ALPN_ASK, ALPN_JOIN, details, fingerprint, verifier},
 };
 
-/// A question or an answer: certificates, and what the node above adds (its list of members).
+/// Longest question or answer: certificates, and what the node above adds (its list of members).
 pub(crate) const JOIN_BYTES_MAX: u32 = 256 * 1024;
-/// For all of it: the member has to sync a file, and nothing else.
+/// Time limit for question and answer: the member syncs a file, and does nothing else that takes time.
 pub(crate) const JOIN_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Why a node was not let in.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// The member cannot be reached, or went away.
+    /// The member cannot be reached, or the stream broke.
     #[error("{address}: {cause}")]
     Io {
-        /// As the token says.
+        /// The address in the token.
         address: String,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// The member says no.
+    /// The member refused the node.
     #[error("refused: {0}")]
     Refused(String),
-    /// What it gave is of no use.
+    /// The authority in the answer cannot be used.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
 }
 
-/// What a new node asks.
+/// The question of a new node or a member.
 #[derive(Clone, Encode, Decode)]
 pub(crate) struct Question {
     #[n(0)]
@@ -99,19 +99,19 @@ impl Drop for Answer {
     }
 }
 
-/// What a node that was let in has.
+/// What a node gets when it is let in.
 pub struct Admission {
-    /// Of the cluster.
+    /// The cluster's authority.
     pub authority: Authority,
-    /// What the member's node adds.
+    /// What the member adds to the answer.
     pub detail: Vec<u8>,
 }
 
-/// Why a member lets a node not in; it is told.
+/// Why a member refuses a node. The node gets the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);
 
-/// Asks a member to be let in under that name. `detail` goes to its node.
+/// Asks a member to be let in under this name. `detail` is passed to the member.
 ///
 /// # Errors
 /// If it does not answer, or says no.
@@ -165,13 +165,13 @@ fn failed(address: &str, cause: io::Error) -> JoinError {
     }
 }
 
-/// The member is known to be one of the cluster, but its words go to a terminal.
+/// The member is authenticated, but its text goes to a terminal.
 fn refused(why: &str) -> JoinError {
     let plain = why.chars().filter(|letter| !letter.is_control());
     JoinError::Refused(plain.take(500).collect())
 }
 
-/// Asks a member something as a member; what it tells.
+/// Asks a member a question, as a member. Returns the answer.
 ///
 /// # Errors
 /// If it does not answer, or says no.
@@ -198,7 +198,7 @@ pub async fn ask_member(
     }
 }
 
-/// The member's side, after the handshake: reads the question, lets `decide` judge it, answers.
+/// The member's side, after the handshake: reads the question, lets `decide` judge it, and answers.
 pub(crate) async fn answer<S, F>(
     stream: &mut S,
     authority: &Authority,
@@ -225,7 +225,7 @@ where
     answered.await?
 }
 
-/// The side of a member that another member asks.
+/// The answering side of [`ask_member`].
 pub(crate) async fn tell<S, F>(stream: &mut S, decide: impl FnOnce(Question) -> F) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -266,7 +266,7 @@ where
     if length > JOIN_BYTES_MAX {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "too long"));
     }
-    // What comes decides how much is held, not what is said.
+    // Memory is taken for bytes that have come, not for the length that was announced.
     let mut bytes = Zeroizing::new(Vec::new());
     stream.take(length.into()).read_to_end(&mut bytes).await?;
     if bytes.len() < length as usize {
@@ -291,7 +291,7 @@ pub(crate) fn joining(authority: [u8; 32]) -> Result<Arc<ClientConfig>, rustls::
     Ok(Arc::new(config))
 }
 
-/// Trusts the authority with this fingerprint, which the member shows behind its own certificate, and nothing else.
+/// Trusts only the authority with this fingerprint, which the member sends after its own certificate.
 #[derive(Debug)]
 struct PinnedAuthority {
     authority: [u8; 32],
@@ -324,7 +324,7 @@ impl ServerCertVerifier for PinnedAuthority {
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        // Never spoken: see `joining`.
+        // Never used: see `joining`.
         Err(rustls::Error::General("TLS 1.2".into()))
     }
 
@@ -349,7 +349,7 @@ impl ServerCertVerifier for PinnedAuthority {
 mod tests {
     use super::*;
 
-    /// What a newcomer or a member asks and is answered, as the first version wrote it.
+    /// Questions and answers of a newcomer and of a member, as the first version wrote them.
     #[test]
     fn questions_of_version_1_are_kept() {
         fn is_kept<T: Encode<()> + for<'b> Decode<'b, ()>>(file: &str, now: &[T]) {

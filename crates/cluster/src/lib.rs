@@ -1,14 +1,14 @@
 //! Streams between nodes: the cluster's certificates, tokens for joining, mutual TLS, frames over sockets
 //!
-//! Purpose: what lies between the machines of `replication` and the network. It knows who may speak and how frames become bytes; what
-//! the frames say is none of its business. It keeps no file: certificates and tokens are given and taken as values.
+//! Purpose: the layer between the machines of `replication` and the network. It knows who may speak and how frames become bytes; the content of
+//! frames is opaque here. It keeps no file: certificates and tokens are passed as values.
 //!
 //! Invariants:
-//! - Nothing of a peer is listened to before TLS 1.3 has shown a certificate of the cluster's own authority; only who joins has none, and it is
-//!   asked for its token and nothing else.
+//! - Nothing of a peer is read before TLS 1.3 has verified a certificate of the cluster's own authority. A node that joins has none: it is asked for
+//!   its token and nothing else.
 //! - The name in a peer's handshake is that of its certificate.
-//! - What waits to be sent to a peer is bounded ([`Handle::offer`]); what a peer sends waits in its socket until it is taken.
-//! - A large body never delays a small operation by more than one pack.
+//! - The frames that wait for a peer are bounded ([`Handle::offer`]). What a peer sends waits in its socket until it is read.
+//! - A large blob never delays a small frame by more than one pack.
 //!
 //! Reading order: `name`, `authority`, `token`, `join`, `pack`, `outbox`, `socket`, `stream`, `places`, `relay`, `transport`.
 

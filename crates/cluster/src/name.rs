@@ -9,23 +9,22 @@ const NAME_BYTES_MAX: usize = 63;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeName(String);
 
-/// Why a text is no name of a node.
+/// A text that is not a node's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a valid node name: use letters a to z, digits and inner hyphens, at most 63")]
 pub struct NameError(String);
 
 impl NodeName {
-    /// Takes a text for a name.
+    /// A name from a text.
     ///
-    /// # Errors
-    /// If it is none.
+    /// If the text is not a valid name.
     pub fn new(text: &str) -> Result<Self, NameError> {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let inner = !text.starts_with('-') && !text.ends_with('-');
         if (1..=NAME_BYTES_MAX).contains(&text.len()) && inner && text.bytes().all(plain) {
             Ok(NodeName(text.to_owned()))
         } else {
-            // What is wrong may be long and hold anything.
+            // A wrong text may be long and contain anything.
             Err(NameError(text.chars().take(NAME_BYTES_MAX).collect()))
         }
     }

@@ -1,4 +1,4 @@
-//! What waits to be sent on a link: bounded, and small operations before large bodies.
+//! Frames that wait to be sent on a link: bounded, and small frames before large ones.
 
 use std::{
     collections::VecDeque,
@@ -8,43 +8,44 @@ use std::{
 use tokio::sync::Notify;
 use whimbrel_replication::wire::Frame;
 
-/// When so much waits of operations and all that is about them, nothing more is asked for. One frame is always taken, however long it is.
+/// Bytes of small frames (batches and all control frames) that may wait. One frame is always accepted, however long it is.
 pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
-/// The same of bodies and states, apart: when they fill their room there is room for small frames still. Two packs, so that the stream never waits.
+/// The same for bulk (blobs and rows of snapshots), which has its own room, so that small frames have room when bulk fills its own. Two packs, so
+/// that the stream never waits.
 pub const BULK_BYTES_MAX: usize = 256 << 10;
 
-/// So many packs go before bulk that waits: what is small may come without end.
+/// So many packs of small frames go before bulk that waits: small frames may come without end.
 const PASSED_MAX: usize = 8;
 
-/// Small pieces of bulk go together as long as they are no longer than one of a large body: what is small waits for no more.
+/// Small pieces of bulk go together up to the length of one piece of a large blob, so that small frames wait no longer.
 const BULK_AT_ONCE: usize = 64 << 10;
 
-/// There is no room, or the link is gone: the frame was not taken. When there is room again, [`crate::Event::Room`] says so.
+/// There is no room, or the link is gone: the frame was not accepted. [`crate::Event::Room`] reports when there is room again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no room")]
 pub struct NoRoom;
 
 #[derive(Default)]
 struct Waiting {
-    /// The link's own: pings and their answers. A few bytes, at most two for each that came in.
+    /// The link's own frames: pings and their answers. A few bytes, at most two frames for each that came in.
     own: VecDeque<Vec<u8>>,
-    /// The members, as this node knows them last: what was known before is in it, so that one that waits is replaced.
+    /// The newest roster. It contains what an older one does, so it replaces one that waits.
     roster: Option<Vec<u8>>,
-    /// Operations and all that is about them.
+    /// Small frames: batches and control frames.
     small: VecDeque<Vec<u8>>,
-    /// Bodies and states.
+    /// Bulk: blobs and rows of snapshots.
     bulk: VecDeque<Vec<u8>>,
     small_bytes: usize,
     bulk_bytes: usize,
-    /// Packs that went while bulk waited, since some of it went last.
+    /// Packs of small frames that were sent since the last bulk, while bulk waited.
     passed: usize,
-    /// Somebody was refused and is to be told: of what is small, of bulk.
+    /// Whether a frame was refused, so that room has to be reported: for small frames, for bulk.
     refused: [bool; 2],
     closed: bool,
 }
 
 impl Waiting {
-    /// As many frames as make up `bytes_max`, or one that is longer.
+    /// Takes frames up to `bytes_max`, or one longer frame.
     fn take_small(&mut self, bytes_max: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < bytes_max {
@@ -61,7 +62,7 @@ impl Waiting {
         bytes
     }
 
-    /// One piece, or as many small ones as are no more than a usual one: to send each of them by itself would cost more than they are long.
+    /// Takes one piece, or several small ones up to the usual length of one: small ones sent by themselves would cost more than their bytes.
     fn take_bulk(&mut self) -> Vec<u8> {
         self.passed = 0;
         let Some(mut bytes) = self.bulk.pop_front() else {
@@ -92,18 +93,18 @@ impl std::fmt::Debug for Handle {
     }
 }
 
-/// What the writer has to do.
+/// The next task of the writer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Send these; `room`: somebody waits for room, and there is some now.
+    /// Send these bytes; `room`: report that there is room again.
     Send { bytes: Vec<u8>, room: bool },
-    /// The link is over.
+    /// The link has ended.
     Closed,
 }
 
 impl Handle {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Nothing in here is left half done by a panic.
+        // A panic leaves no change half done.
         self.0
             .waiting
             .lock()
@@ -112,8 +113,7 @@ impl Handle {
 
     /// Queues a frame.
     ///
-    /// # Errors
-    /// [`NoRoom`]: it was not taken.
+    /// [`NoRoom`]: the frame was not accepted.
     pub fn offer(&self, frame: &Frame) -> Result<(), NoRoom> {
         if !self.has_room(is_bulk(frame)) {
             return Err(NoRoom);
@@ -122,7 +122,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Whether a frame would be taken now, a large one or a small one. If not, [`crate::Event::Room`] comes when there is room.
+    /// Whether a frame would be accepted now, of bulk or a small one. If not, [`crate::Event::Room`] comes when there is room.
     pub fn has_room(&self, bulk: bool) -> bool {
         let mut waiting = self.waiting();
         let room = !waiting.closed
@@ -135,7 +135,7 @@ impl Handle {
         room
     }
 
-    /// Queues a frame in any case: for those who saw room a moment ago, of whom there may be several, and for what must not wait for room.
+    /// Queues a frame in any case: for several callers that saw room a moment ago, and for frames that must not wait for room.
     pub fn push(&self, frame: &Frame) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
@@ -162,7 +162,7 @@ impl Handle {
         self.0.changed.notify_one();
     }
 
-    /// The link's own words, before all that is small.
+    /// Queues a frame of the link itself, before all small frames.
     pub(crate) fn own(&self, frame: &Frame) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
@@ -170,7 +170,7 @@ impl Handle {
         self.0.changed.notify_one();
     }
 
-    /// How many of the link's own words wait: a peer that sends pings and reads nothing is cut off.
+    /// How many of the link's own frames wait: a peer that sends pings and reads nothing is cut off.
     pub(crate) fn own_waiting(&self) -> usize {
         self.waiting().own.len()
     }
@@ -191,7 +191,8 @@ impl Handle {
         if waiting.closed {
             return Some(Next::Closed);
         }
-        // Bulk goes when nothing small waits, or has passed it for long, and apart: what is small and comes next waits for no more than this.
+        // Bulk is sent when no small frame waits, or when many have passed it. It is sent by itself, so that the next small frame waits for no more
+        // than one pack.
         let mut bytes = Vec::new();
         if waiting.passed < PASSED_MAX {
             bytes = waiting.take_small(bytes_max);
@@ -216,8 +217,8 @@ impl Handle {
     }
 }
 
-/// Whether a frame is of bodies or states, which have their own room. What begins and what ends a row of pieces keeps its place among them; that
-/// somebody has a state to give is small.
+/// Whether a frame is bulk: blobs or snapshots. The frames that begin and end a row of pieces keep their place among the pieces. The frame that only
+/// offers a snapshot is small.
 fn is_bulk(frame: &Frame) -> bool {
     matches!(
         frame,
@@ -276,13 +277,13 @@ mod tests {
         handle.offer(&bulk(80)).unwrap();
         handle.offer(&small(3)).unwrap();
         assert_eq!(sent(&handle, 4096), (vec![small(3)], false));
-        // No more than one of a large body.
+        // No more than one piece of a large blob.
         assert_eq!(sent(&handle, 4096), (vec![bulk(60)], false));
         assert_eq!(sent(&handle, 4096), (vec![bulk(BULK_AT_ONCE)], false));
         assert_eq!(sent(&handle, 4096), (vec![bulk(70), bulk(80)], false));
         assert_eq!(sent(&handle, 4096), (vec![], false));
         assert_eq!(handle.waiting().bulk_bytes, 0);
-        // A body that nobody has asked for, too.
+        // Also a pushed blob.
         let push = Frame::BlobPush(BlobPush {
             name: BlobName([0; 48]),
             data: Some(Bytes::from(vec![7; 100])),
@@ -296,7 +297,7 @@ mod tests {
     #[test]
     fn an_outbox_is_bounded_and_says_when_there_is_room() {
         let handle = Handle::default();
-        // One is always taken, and leaves room for small ones.
+        // One frame is always accepted, and leaves room for small ones.
         handle.offer(&bulk(2 * BULK_BYTES_MAX)).unwrap();
         assert_eq!(handle.offer(&bulk(1)), Err(NoRoom));
         handle.offer(&small(1)).unwrap();
@@ -305,7 +306,7 @@ mod tests {
         assert_eq!((frames.len(), room), (1, true));
         handle.offer(&bulk(1)).unwrap();
         assert_eq!(sent(&handle, 1), (vec![bulk(1)], false));
-        // Small ones have a bound of their own, which only what must be said passes.
+        // Small frames have a bound of their own, which only `push` exceeds.
         let mut count = 0;
         while handle.offer(&small(7)).is_ok() {
             count += 1;
@@ -326,7 +327,7 @@ mod tests {
             handle.offer(&bulk(quarter)).unwrap();
         }
         assert_eq!(handle.offer(&bulk(1)), Err(NoRoom));
-        // Said once, when half of it is gone: two quarters and the heads of their frames are a little more.
+        // Room is reported once, when half is gone: two quarters and the heads of their frames are a little more.
         let room: Vec<bool> = (0..4).map(|_| sent(&handle, 1).1).collect();
         assert_eq!(room, [false, false, true, false]);
     }
@@ -345,7 +346,7 @@ mod tests {
             }
         }
         assert_eq!(at, [PASSED_MAX, 2 * PASSED_MAX + 1]);
-        // Who waits for room among bulk hears of it, however much of the rest there is.
+        // A sender of bulk that waits for room hears of it, however many small frames wait.
         handle.offer(&bulk(BULK_BYTES_MAX)).unwrap();
         assert_eq!(handle.offer(&bulk(1)), Err(NoRoom));
         while handle.offer(&small(7)).is_ok() {}
@@ -356,11 +357,11 @@ mod tests {
         }
         assert_eq!(told, 1);
         while !sent(&handle, OUTBOX_BYTES_MAX).0.is_empty() {}
-        // None waits any more.
+        // No bulk waits any more.
         assert_eq!(handle.waiting().passed, 0);
     }
 
-    /// Rows of which nobody has said what they are would be thrown away.
+    /// The receiver would drop rows of a snapshot that no frame has named.
     #[test]
     fn a_state_begins_before_its_rows() {
         let partition = whimbrel_crdt::PartitionId::accounts(7);

@@ -1,19 +1,19 @@
 //! Packs: the bytes of a link in pieces, compressed where that helps.
 //!
-//! A pack is its length on the wire and its length as it was (4 bytes each, most significant first), and so many bytes: an LZ4 block if
-//! the lengths differ. Frames are cut and joined as it comes; a pack is small, so that neither side holds more than one for it.
-//! Mail compresses to half or less, and regions are far apart.
+//! A pack is its length on the wire and its unpacked length (4 bytes each, most significant first), and then the bytes: an LZ4 block if the lengths
+//! differ. Frames are cut and joined at any byte. A pack is small, so that neither side holds more than one of them in addition. Mail compresses to
+//! half or less, and regions are far apart.
 
 use std::io;
 
 /// The peer reads compressed packs.
 pub const FEATURE_LZ4: u64 = 1;
 
-/// Longest pack as it was: what the receiver holds of one, twice.
+/// Longest pack, unpacked: the receiver holds it twice.
 pub(crate) const PACK_BYTES_MAX: usize = 128 * 1024;
 /// Bytes before a pack.
 pub(crate) const HEADER_BYTES: usize = 8;
-/// Below this nothing is gained.
+/// Below this length compression gains nothing.
 const COMPRESS_BYTES_MIN: usize = 256;
 
 /// Appends packs that hold these bytes.
@@ -31,7 +31,7 @@ pub(crate) fn pack(bytes: &[u8], compress: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// The lengths that a header says: on the wire, and as it was.
+/// The lengths in a header: on the wire, and unpacked.
 pub(crate) fn lengths(header: [u8; HEADER_BYTES]) -> io::Result<(usize, usize)> {
     let [a, b, c, d, e, f, g, h] = header;
     let wire = u32::from_be_bytes([a, b, c, d]) as usize;
@@ -42,7 +42,7 @@ pub(crate) fn lengths(header: [u8; HEADER_BYTES]) -> io::Result<(usize, usize)> 
     Ok((wire, raw))
 }
 
-/// What was packed, into `out`, which is as long as it was.
+/// Unpacks into `out`, which has the unpacked length.
 pub(crate) fn unpack(body: &[u8], out: &mut [u8]) -> io::Result<()> {
     if body.len() == out.len() {
         out.copy_from_slice(body);

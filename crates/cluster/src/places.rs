@@ -1,9 +1,10 @@
-//! Places for streams that have not shown who they are.
+//! Places for streams whose peers have not proved who they are.
 //!
-//! A member shows it in milliseconds, a stranger never does: when there is no place the oldest stream ends, and the new one has its place. Invariants:
-//! - Who has shown that it is a member ends for nobody else.
-//! - Strangers of one network end none of another while that has fewer than they have, for each member there.
-//! - Streams that come all at once from one network are not ended by each other for ever.
+//! A member proves that in milliseconds, a stranger never does. When all places are taken, the oldest stream ends and the new one gets its place.
+//! Invariants:
+//! - A stream of a peer that has proved to be a member is not ended for another one.
+//! - Strangers of one network end no stream of another network that has fewer streams per linked member.
+//! - Streams that come at once from one network do not end each other for ever.
 
 use std::{
     collections::BTreeMap,
@@ -14,12 +15,13 @@ use std::{
 
 use tokio::{sync::oneshot, time::Instant};
 
-/// Streams at once that have not shown who they are. A cluster has some dozens of nodes.
+/// Streams of unknown peers at once. A cluster has some dozens of nodes.
 pub(crate) const HANDSHAKES_MAX: usize = 256;
-/// Of them from one address (of IPv6 from one /64): strangers of one network cannot keep members out. For each member that is linked from there as many
-/// more: of its own it has fewer under way ([`crate::Relays`]).
+/// The same from one address (of IPv6 from one /64), so that strangers of one network cannot keep members out. For each member that is linked from
+/// there, the bound is as much higher: one member opens fewer at once ([`crate::Relays`]).
 const HANDSHAKES_PER_ADDRESS_MAX: usize = 8;
-/// No stream is ended sooner for another one of its own network: nodes behind one address that start at once would end each other's handshakes.
+/// No stream is ended sooner than this for another one of its own network: nodes behind one address that start at once would end each other's
+/// handshakes.
 const GRACE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Default)]
@@ -27,31 +29,31 @@ pub(crate) struct Places(Arc<Mutex<Taken>>);
 
 #[derive(Default)]
 struct Taken {
-    /// By the order in which they came.
+    /// In the order in which they came.
     held: BTreeMap<u64, Connections>,
     next: u64,
 }
 
 struct Connections {
     of: IpAddr,
-    /// Peers that were linked from there.
+    /// Peers that were linked from that network.
     linked: usize,
     since: Instant,
-    /// None: it has shown who it is.
+    /// `None`: the peer has proved who it is.
     end: Option<oneshot::Sender<()>>,
 }
 
-/// One of them, given back when dropped.
+/// A place, which is free again when this is dropped.
 pub struct Place {
     places: Places,
     number: u64,
 }
 
-/// Says when its stream has to end.
+/// Completes when the stream has to end.
 pub(crate) struct Ending(oneshot::Receiver<()>);
 
 impl Places {
-    /// A place for a stream that comes from there, where so many peers are linked; `None`: there is none, and no stream that could end for this one.
+    /// A place for a stream from this address, where so many peers are linked. `None`: no place is free, and no stream may be ended for this one.
     pub(crate) fn take(&self, from: IpAddr, linked: usize) -> Option<(Place, Ending)> {
         let of = network(from);
         let mut taken = self.lock();
@@ -91,13 +93,13 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
-        // Nothing behind it is left half done by a panic.
+        // A panic leaves no change half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Taken {
-    /// Of those that may be ended.
+    /// The oldest stream of those that may be ended.
     fn oldest(&self, is: impl Fn(&Connections) -> bool) -> Option<u64> {
         let mut held = self.held.iter();
         let oldest = held.find(|(_, held)| held.end.is_some() && is(held));
@@ -108,14 +110,14 @@ impl Taken {
         if let Some(held) = self.held.remove(&number)
             && let Some(end) = held.end
         {
-            // It may be over already.
+            // The stream may have ended already.
             let _ = end.send(());
         }
     }
 }
 
 impl Place {
-    /// It is a stranger's no longer: the place stays taken, and no other stream ends this one.
+    /// The peer has proved to be a member: the place stays taken, and no other stream ends this one.
     pub fn is_known(&self) {
         if let Some(held) = self.places.lock().held.get_mut(&self.number) {
             held.end = None;
@@ -130,7 +132,7 @@ impl Drop for Place {
 }
 
 impl Ending {
-    /// Comes to its end only then.
+    /// Completes when the stream has to end, and never otherwise.
     pub(crate) async fn comes(self) {
         if self.0.await.is_err() {
             std::future::pending::<()>().await;
@@ -138,7 +140,7 @@ impl Ending {
     }
 }
 
-/// Who has one address of IPv6 has its /64.
+/// The network of an address: for IPv6 its /64, since its owner has all of it.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -171,7 +173,7 @@ mod tests {
         for host in 0..HANDSHAKES_PER_ADDRESS_MAX {
             kept.push(take(&format!("2001:db8::{host:x}")).unwrap());
         }
-        // Who has just come is not ended.
+        // A stream that has just come is not ended.
         assert!(take("2001:db8::ffff").is_none());
         kept.push(take("2001:db8:0:1::1").unwrap());
         kept.push(take("192.0.2.1").unwrap());
@@ -200,9 +202,9 @@ mod tests {
         assert!(!kept.iter_mut().any(has_ended));
     }
 
-    /// It was full of those that say nothing, and whoever came was dropped.
+    /// All places were taken by silent streams, and new streams were dropped.
     #[tokio::test(start_paused = true)]
-    async fn who_comes_when_all_places_are_taken_has_one() {
+    async fn a_new_stream_gets_a_place_when_all_are_taken() {
         let places = Places::default();
         let mut strangers = Vec::new();
         for at in 0..HANDSHAKES_MAX {
@@ -219,7 +221,7 @@ mod tests {
             .filter_map(|s| has_ended(s).then_some(()));
         assert_eq!(ended.count(), members.len());
         assert_eq!(places.lock().held.len(), HANDSHAKES_MAX);
-        // Strangers end strangers, of whom there are more.
+        // Strangers end streams of strangers, who are more.
         for host in 0..HANDSHAKES_MAX {
             drop(places.take(ip(&format!("198.51.100.{}", host % 250)), 0));
         }

@@ -1,7 +1,7 @@
-//! A client's session that another node serves: a stream of its own between two members, with their certificates.
+//! Relays: a client's session that another node serves. Each has a stream of its own between two members, with their certificates.
 //!
-//! The node that the client has reached says whose session it is (opaque here), the other one takes it or says why not, and from then on the stream is
-//! theirs. A stream for each session, so that one client that does not read holds up no other, and what is not read waits in a socket.
+//! The node that the client has reached sends the head of the session (opaque here). The other node accepts it or says why not; from then on the
+//! stream carries the session. Each session has its own stream, so a client that does not read holds up no other, and its bytes wait in a socket.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,24 +26,24 @@ use crate::{
     socket,
 };
 
-/// For the other node to be reached, and to say whether it takes the session: a client waits.
+/// Time limit to reach the other node and get its answer: a client waits.
 const OPEN_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Streams that are being opened to one node. Until its handshake is done a stream is a stranger's there, of whom it takes few from one address
-/// ([`crate::places`]): the rest is left to the link and to questions.
+/// Streams that are being opened to one node at once. Until the handshake is done, such a stream counts there as one of an unknown peer, of which few
+/// from one address are allowed ([`crate::places`]). The rest is left for the link and for questions.
 const OPENING_MAX: usize = 5;
 
-/// To wait for one of them while others can be asked: a node that is cut off holds each for [`OPEN_TIME_MAX`], and behind the row there a client's whole time
-/// would go by. Of nodes that answer hundreds take their turn meanwhile.
+/// Longest wait for one's turn at a node while others can be asked. A node that is cut off holds each stream for [`OPEN_TIME_MAX`], so a client's
+/// whole time could go by in its queue. At a node that answers, hundreds get their turn in this time.
 const TURN_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// A node that did not answer in time is asked last for so long: its link, which says that it is gone, may take longer to break than a client waits.
+/// For so long a node that did not answer in time is asked last: its link may take longer to break than a client waits.
 const SILENT_TIME: Duration = Duration::from_secs(10);
 
 /// A stream that carries one session.
 pub type RelayStream = TlsStream<TcpStream>;
 
-/// The answer of the node that is asked.
+/// The answer of the other node.
 #[derive(Encode, Decode)]
 enum Answer {
     #[n(0)]
@@ -55,25 +55,24 @@ enum Answer {
     },
 }
 
-/// Opens streams for sessions that others serve.
+/// Opens streams for sessions that other nodes serve.
 pub struct Relays {
     client: Arc<ClientConfig>,
-    /// By the node to which they are opened: as many as there are members.
+    /// Streams by the node to which they are opened: as many entries as there are members.
     nodes: Mutex<BTreeMap<NodeName, Node>>,
 }
 
-/// What is known of a node from streams that were opened to it.
+/// The streams that are being opened to one node.
 struct Node {
     turns: Arc<Semaphore>,
-    /// It did not answer in time.
+    /// The node did not answer in time: until then it is asked last.
     silent_until: Option<Instant>,
 }
 
 impl Relays {
-    /// With a member's certificate.
+    /// Relays with the certificate of this node.
     ///
-    /// # Errors
-    /// If it cannot be used.
+    /// If the certificate cannot be used.
     pub fn new(credentials: &Credentials) -> Result<Self, AuthorityError> {
         Ok(Relays {
             client: credentials.client_for(ALPN_RELAY)?,
@@ -81,9 +80,10 @@ impl Relays {
         })
     }
 
-    /// Brings a session to the first of these nodes that takes it: `head` says whose it is. To which, and its stream; `None`: this node may serve it itself
-    /// (`or_here`), or nobody takes it. Those are asked last that did not answer lately, or to which so many are brought at once that no turn comes soon; no
-    /// node is asked for the first time after `until`, nor one that `is_linked` does not know when its turn has come.
+    /// Brings a session to the first of these nodes that accepts it. `head` names the account. Returns the node and the stream; `None`: this node may
+    /// serve the session itself (`or_here`), or no node accepts it. Nodes that did not answer lately are asked last, and so are nodes to which so
+    /// many sessions are being brought that no turn comes soon. After `until` no node is asked for the first time, nor a node that `is_linked` does
+    /// not know when its turn has come.
     pub async fn open<'p>(
         &self,
         peers: &[&'p Peer],
@@ -96,7 +96,7 @@ impl Relays {
         let (late, early): (Vec<_>, Vec<_>) = peers.iter().partition(|peer| is_silent(peer));
         let early = early.into_iter().map(|peer| (peer, false));
         let late = late.into_iter().map(|peer| (peer, true));
-        // Whether each was put off before: nobody is for ever.
+        // With each peer, whether it was put off before: none is put off twice for its silence.
         let mut left: VecDeque<(&'p Peer, bool)> = match or_here {
             true => early.collect(),
             false => early.chain(late).collect(),
@@ -114,7 +114,7 @@ impl Relays {
                 left.push_back((peer, true));
                 continue;
             };
-            // Those before may have been in vain.
+            // The attempts before may have taken long.
             if !is_linked(&peer.name) {
                 continue;
             }
@@ -177,18 +177,18 @@ impl Relays {
     }
 }
 
-/// A session that another member brings.
+/// A session that another member relays to this node.
 pub struct Relayed {
-    /// Who brings it, by its certificate.
+    /// The member, by its certificate.
     pub from: NodeName,
-    /// Whose session it is.
+    /// The head of the session.
     pub head: Vec<u8>,
     stream: RelayStream,
     until: Instant,
 }
 
 impl Relayed {
-    /// Reads whose it is.
+    /// Reads the head of the session.
     pub(crate) async fn read(from: NodeName, mut stream: RelayStream) -> io::Result<Self> {
         let until = Instant::now() + OPEN_TIME_MAX;
         let head = timeout_at(until, receive::<ByteVec, _>(&mut stream)).await??;
@@ -200,20 +200,19 @@ impl Relayed {
         })
     }
 
-    /// Takes the session.
+    /// Accepts the session.
     ///
-    /// # Errors
-    /// If whoever brought it is gone.
+    /// If the member is gone.
     pub async fn take(mut self) -> io::Result<RelayStream> {
         timeout_at(self.until, send(&mut self.stream, &Answer::Come)).await??;
         Ok(self.stream)
     }
 
-    /// Does not take it: its node asks another one.
+    /// Refuses the session: the member asks another node.
     pub async fn refuse(mut self, why: &str) {
         let why = why.to_owned();
         let answer = Answer::No { why };
-        // Whoever does not hear it has lost patience.
+        // A member that does not read the answer has given up.
         let _ = timeout_at(self.until, send(&mut self.stream, &answer)).await;
     }
 }

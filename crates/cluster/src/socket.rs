@@ -1,20 +1,21 @@
-//! What each stream is set to, between nodes and of clients.
+//! Socket options of all streams, between nodes and to clients.
 
 use std::{io, time::Duration};
 
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
-/// A stream between nodes on which nothing comes for so long is probed: a firewall between the nodes keeps it, and who is gone without a word is
-/// noticed. A session in IDLE says nothing for minutes.
+/// A stream between nodes on which nothing comes for so long is probed. So a firewall between the nodes keeps it, and a peer that vanishes is
+/// noticed. A session in IDLE is silent for minutes.
 pub(crate) const PROBED_AFTER: Duration = Duration::from_secs(60);
 /// Between two probes.
 const PROBED_EVERY: Duration = Duration::from_secs(15);
-/// After so many without an answer the stream is over. How long what was sent may wait for a peer that does not take it is not for the socket to say:
-/// a client that reads slowly is one.
+/// After so many probes without an answer the stream ends. The socket sets no time limit for bytes that a peer does not read: the peer may be a
+/// client that reads slowly.
 const PROBES_MAX: u32 = 4;
 
-/// Small frames go at once, and who is gone is noticed: a stream on which nothing comes for so long is probed.
+/// Sets the options: small frames are sent at once, and a stream on which nothing comes for `probed_after` is probed, so that a peer that vanishes is
+/// noticed.
 ///
 /// # Errors
 /// If the system does not know such settings.

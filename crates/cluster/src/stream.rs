@@ -1,7 +1,7 @@
-//! One stream between two nodes: frames to packs to TLS and back, and the link's machine beside it.
+//! One stream between two nodes: frames to packs to TLS and back, driven with the machine of the link.
 //!
-//! Reading and writing go on side by side, so that two nodes that both have much to say do not wait for each other. A frame is handed on before
-//! more is read: who does not take what comes lets the peer's socket fill.
+//! Reading and writing go on side by side, so that two nodes that both send much do not wait for each other. A frame is passed on before more is
+//! read: if the receiver does not take it, the peer's socket fills up.
 
 use std::{io, time::Duration};
 
@@ -20,15 +20,15 @@ use crate::{
     pack::{self, PACK_BYTES_MAX},
 };
 
-/// For the first frame of each side.
+/// Time limit for the first frame of each side.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
-/// The stream takes nothing for so long: the peer, or the way to it, is gone. Longer than the failure detector's time, since one long frame on a
-/// slow line is no failure.
+/// If the stream takes no bytes for so long, the peer or the network between is gone. This is longer than the failure detector's time, since one long
+/// frame on a slow line is no failure.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(30);
-/// Answers to pings that wait. A peer that sends so many and reads none is no link.
+/// Answers to pings that wait to be sent. A peer that sends more pings and reads nothing is cut off.
 const OWN_WAITING_MAX: usize = 64;
 
-/// Why a link is over.
+/// Why a link has ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Ended {
     #[error(transparent)]
@@ -58,15 +58,15 @@ pub(crate) struct Up<S> {
     pub(crate) agreed: Agreed,
 }
 
-/// What a running link tells.
+/// The receiver of what a running link brings.
 pub(crate) trait Hears {
-    /// A frame came. False: nobody takes any more.
+    /// A frame came. False: no frames are taken any more.
     fn frame(&self, frame: Frame) -> impl Future<Output = bool> + Send;
-    /// There is room again for frames that were refused.
+    /// Frames that were refused have room again.
     fn room(&self) -> impl Future<Output = bool> + Send;
     /// The last round trip.
     fn round_trip(&self, link: &Link);
-    /// Bytes that came and went on the wire of packs.
+    /// Bytes of packs that were received and sent.
     fn moved(&self, received: usize, sent: usize);
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         link.handshake().encode(&mut bytes);
         stream.write_all(&bytes).await?;
         stream.flush().await?;
-        // Read to its end and no further: behind it come packs.
+        // Reads the handshake and no further: packs follow.
         let mut header = [0; HEADER_BYTES];
         stream.read_exact(&mut header).await?;
         let [a, b, c, d, ..] = header;
@@ -115,7 +115,7 @@ pub(crate) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 impl<S: AsyncRead + AsyncWrite> Up<S> {
-    /// Carries frames until the link is over, and says why it is.
+    /// Carries frames until the link ends. Returns the reason.
     pub(crate) async fn run(self, handle: &Handle, clock: &Clock, ears: &impl Hears) -> Ended {
         let compress = self.agreed.features & FEATURE_LZ4 != 0;
         let (from, to) = tokio::io::split(self.stream);
@@ -139,7 +139,7 @@ async fn write<W: AsyncWrite>(
         let (bytes, room) = match handle.next(PACK_BYTES_MAX / 2).await {
             Next::Send { bytes, room } => (bytes, room),
             Next::Closed => {
-                // The peer is told that this is an end and no cut; if it does not listen, it finds out.
+                // The peer is told that this is a regular end. If it does not read that, it notices the end later.
                 let _ = timeout(HANDSHAKE_TIME_MAX, to.shutdown()).await;
                 return Err(Ended::Closed);
             }
@@ -174,7 +174,7 @@ async fn read<R: AsyncRead>(
         let wait = link.deadline().saturating_sub(clock().mono_micros);
         tokio::select! {
             biased;
-            // Reading gives up nothing that has come when the other branch is first.
+            // The read loses no bytes when the other branch completes first.
             read = from.read(packs.space()) => {
                 let length = read?;
                 if length == 0 {
@@ -196,7 +196,7 @@ async fn read<R: AsyncRead>(
                     if !hand_over(frame, &mut link, handle, clock, ears).await {
                         return Err(Ended::Deaf);
                     }
-                    // However long that took, it was not the peer who was silent.
+                    // However long that took, the peer was not silent.
                     link.heard(clock());
                 }
                 Arrived::Answer(frame) => {
@@ -214,7 +214,7 @@ async fn read<R: AsyncRead>(
     }
 }
 
-/// Waits until the frame is taken. Nothing is read meanwhile, pings neither; so that the peer does not take this node for dead it is pinged.
+/// Waits until the frame is taken. Meanwhile nothing is read, not even pings, so this node sends pings to show that it is alive.
 async fn hand_over(
     frame: Frame,
     link: &mut Link,
@@ -229,7 +229,7 @@ async fn hand_over(
             biased;
             taken = &mut taken => return taken,
             () = sleep(Duration::from_micros(wait)) => {
-                // One that waits in the outbox says as much as two.
+                // One ping in the outbox is enough.
                 if let Some(ping) = link.busy(clock())
                     && handle.own_waiting() == 0
                 {
@@ -240,7 +240,7 @@ async fn hand_over(
     }
 }
 
-/// Bytes of packs that have come, at most one pack.
+/// Received bytes, at most one pack.
 pub(crate) struct Packs {
     buffer: Box<[u8]>,
     filled: usize,
@@ -256,12 +256,12 @@ impl Packs {
         }
     }
 
-    /// Where more goes. Never empty: a whole pack is taken out at once.
+    /// Space for more bytes. It is never empty, since a complete pack is taken out at once.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         &mut self.buffer[self.filled..]
     }
 
-    /// So many bytes came: packs that are whole go on.
+    /// So many bytes came: passes complete packs to the decoder.
     pub(crate) fn came(&mut self, length: usize, decoder: &mut Decoder) -> io::Result<()> {
         self.filled += length;
         let mut at = 0;
@@ -358,7 +358,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn both_sides_send_much_at_once_and_neither_waits_for_the_other() {
-        // Far less than what is sent: with one task that first writes and then reads both would stand.
+        // The buffer is far smaller than what is sent: with one task that first writes and then reads, both sides would block.
         let clock = clock();
         let (a, b) = pair(100, &clock).await;
         let (to_a, mut at_a) = mpsc::channel(1);
@@ -434,7 +434,7 @@ mod tests {
         };
         let (ears_a, ears_b) = (ears(to_a), ears(to_b));
         let (handle_a, handle_b) = (Handle::default(), Handle::default());
-        // One is in the channel, one waits to be taken, behind it the first side's pings are not read.
+        // One frame is in the channel, one waits to be taken; after it the first side's pings are not read.
         for _ in 0..3 {
             handle_a.push(&body(10));
         }

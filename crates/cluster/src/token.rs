@@ -1,7 +1,7 @@
-//! Tokens: an administrator carries one from a member to a node that joins.
+//! Tokens: an administrator copies one from a member to a node that joins.
 //!
-//! A token says where a member listens, by which authority it is known, and holds a secret that lets one node in. The member keeps a
-//! hash of the secret only, so that a copy of its disk lets nobody in later.
+//! A token has the address of a member, the fingerprint of its authority, and a secret that lets one node in. The member keeps only a hash of the
+//! secret, so a copy of its disk lets nobody in later.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use zeroize::Zeroizing;
 
 use crate::NodeName;
 
-/// Tokens that wait at once. An administrator who makes more has lost count.
+/// Unused tokens at once. An administrator who makes more has lost count.
 pub const TOKENS_MAX: usize = 100;
-/// What begins a token, so that it is recognised, by people and by those who look for secrets in texts.
+/// The begin of each token: people recognise it, and so do scanners for secrets.
 pub(crate) const PREFIX: &str = "whimbrel-join-";
 /// A token has a name, an address and three short values.
 const TOKEN_BYTES_MAX: usize = 1024;
 
-/// What is carried.
+/// A token.
 #[derive(Clone, Encode, Decode)]
 pub struct Token {
-    /// Where the member listens: host and port.
+    /// The address of the member: host and port.
     #[n(0)]
     pub address: String,
     /// The member's name, which is that of its certificate.
@@ -31,10 +31,10 @@ pub struct Token {
     /// [`crate::Authority::fingerprint`]
     #[cbor(n(2), with = "minicbor::bytes")]
     pub fingerprint: [u8; 32],
-    /// Which of the member's tokens.
+    /// Names the token at the member.
     #[n(3)]
     pub id: u64,
-    /// What lets one in.
+    /// The secret, which lets one node in.
     #[cbor(n(4), with = "minicbor::bytes")]
     pub secret: [u8; 32],
 }
@@ -55,16 +55,16 @@ pub enum TokenError {
     /// The text is damaged.
     #[error("this is not a token: copy the whole line that `whimbrel cluster token` printed")]
     Malformed,
-    /// It was never given, was used, or its time is over; who does not know it learns no more.
+    /// The token was never given, was used, or has expired. The node that shows it does not learn which.
     #[error("the token is not valid: it may have been used, or be too old")]
     Invalid,
-    /// There are [`TOKENS_MAX`].
+    /// There are [`TOKENS_MAX`] tokens already.
     #[error("there are {TOKENS_MAX} unused tokens already")]
     TooMany,
 }
 
 impl Token {
-    /// As it is printed.
+    /// The token as text.
     pub fn to_text(&self) -> Zeroizing<String> {
         let bytes = match minicbor::to_vec(self) {
             Ok(bytes) => Zeroizing::new(bytes),
@@ -76,7 +76,7 @@ impl Token {
         Zeroizing::new(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(&*whole)))
     }
 
-    /// From what was printed.
+    /// A token from its text.
     ///
     /// # Errors
     /// [`TokenError::Malformed`]
@@ -97,7 +97,7 @@ impl Token {
     }
 }
 
-/// The tokens that a member has given, as it keeps them.
+/// The tokens that a member has given, as it stores them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Tokens {
     #[n(0)]
@@ -111,13 +111,13 @@ struct Waiting {
     hash: [u8; 32],
     #[n(1)]
     until_micros: u64,
-    /// Whom it let in: who asks again, since the answer was lost, is answered again.
+    /// The incarnation that it let in. If the answer was lost and that node asks again, it is answered again.
     #[n(2)]
     used_by: Option<u64>,
 }
 
 impl Tokens {
-    /// Remembers a token until then, in microseconds since 1970. To be kept before it is given away.
+    /// Adds a token that expires at `until_micros`, in microseconds since 1970. Store this before you give the token away.
     ///
     /// # Errors
     /// [`TokenError::TooMany`]
@@ -136,7 +136,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// Whether there is such a token, and its time is not over. [`Tokens::take`] decides.
+    /// Whether there is such a token and it has not expired. [`Tokens::take`] decides.
     ///
     /// # Errors
     /// [`TokenError::Invalid`]
@@ -149,7 +149,7 @@ impl Tokens {
         }
     }
 
-    /// Takes a token for this incarnation: no other is let in by it, and that is to be kept before anything is told.
+    /// Uses a token for this incarnation, so that it lets in no other. Store this before you answer.
     ///
     /// # Errors
     /// [`TokenError::Invalid`]
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(tokens.take(100, 2, &[2; 32], 7), Err(TokenError::Invalid));
         let kept = minicbor::to_vec(&tokens).unwrap();
         assert_eq!(minicbor::decode::<Tokens>(&kept).unwrap(), tokens);
-        // What is kept does not let in.
+        // The stored form does not contain the secret.
         assert!(!kept.windows(32).any(|window| window == [2; 32]));
     }
 

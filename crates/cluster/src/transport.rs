@@ -1,9 +1,11 @@
-//! All streams of a node: it listens, dials its peers, and keeps one link to each.
+//! All streams of a node: the transport listens, dials the peers, and keeps one link to each.
 //!
-//! Two nodes dial each other, since one of them may be unreachable from outside. When both streams come up, the one stays that the node with the lesser
-//! name has dialed. Which nodes are members is not known here: whoever hears [`Event::Up`] closes the link of one that is not.
+//! Two nodes dial each other, since one of them may be unreachable from outside. When both streams come up, the stream that the node with the lesser
+//! name has dialed stays. The transport does not know the members: the receiver of [`Event::Up`] closes the link of a node that is none.
 //!
-//! Before [`Transport::begin`] a node that starts answers questions ([`MemberRequest`]) and has no links: nodes that start at once can ask each other.
+//! size: the accept loop, the dial loops and the table of links share one state and are read together.
+//!
+//! Before [`Transport::begin`] a node answers questions ([`MemberRequest`]) and has no links, so that nodes that start at once can ask each other.
 
 use std::{
     collections::BTreeMap,
@@ -40,33 +42,35 @@ use crate::{
     stream::{self, Ended, Hears},
 };
 
-/// Frames of one link that nobody has taken yet, beyond the one that waits to be handed over.
+/// Frames of one link that were not taken yet, beyond the one that is being passed on.
 const FRAMES_MAX: usize = 4;
 
-/// Links to nodes of one name: the one that has it, and one that had it before and has not heard that it was removed.
+/// Links to nodes of one name: the present node of that name, and an earlier one that has not heard of its removal.
 const LINKS_PER_NAME_MAX: usize = 2;
 
-/// To connect, and for TLS.
+/// Time limit for connecting and TLS.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
-/// Between two tries to reach a peer: at first, and at most while nothing answers there. When a cut heals, nodes are alike no sooner than the next try.
+/// Time between two attempts to reach a peer: at first, and at most while nothing answers there. When a network partition heals, nodes link at the
+/// next attempt.
 const DIAL_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
-/// The same, at most, for a peer that answers and does not stay linked: most likely it refuses this node, which costs both and is logged there.
+/// The greatest time for a peer that answers and does not stay linked. Most likely it refuses this node, which costs both nodes work and a line in
+/// their logs.
 const DIAL_REFUSED_AFTER_MAX: Duration = Duration::from_secs(15);
-/// A link that lasted so long was a good one: the next try comes soon.
+/// After a link that lasted so long, the next attempt comes soon.
 const GOOD: Duration = Duration::from_secs(10);
-/// That there is no link to a peer is said when it is so for so long: what is shorter is a start, or a network that stumbled.
+/// A missing link is reported when it lasts so long: a shorter time is a start, or a network that stumbled.
 const OUTAGE: Duration = Duration::from_secs(60);
-/// After a failed accept: it is out of descriptors or memory, which does not end at once.
+/// Pause after a failed accept: the system is out of descriptors or memory, which does not end at once.
 const ACCEPT_AFTER: Duration = Duration::from_millis(100);
 
 /// Reads both clocks.
 pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 
-/// Names one stream of this node's life.
+/// Names one stream of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u64);
 
-/// Whom to dial.
+/// A node to dial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its name, which its certificate must show.
@@ -75,88 +79,88 @@ pub struct Peer {
     pub address: String,
 }
 
-/// What the streams bring. A link that takes the place of another may be up before that one is down.
+/// Events of the streams. A link that replaces another may be up before the other one is down.
 #[derive(Debug)]
 pub enum Event {
     /// A link is up.
     Up {
-        /// Which.
+        /// The link.
         link: LinkId,
-        /// With whom.
+        /// The peer.
         agreed: Agreed,
-        /// To send.
+        /// The sending end.
         handle: Handle,
-        /// What comes, until the link is over: each link has its own way, so that one node whose frames are not taken holds up no other.
+        /// Frames from the peer, until the link ends. Each link has its own channel, so that one peer whose frames are not taken holds up no other.
         frames: mpsc::Receiver<Frame>,
     },
     /// There is room for frames that [`Handle::offer`] refused.
     Room {
-        /// On which.
+        /// The link.
         link: LinkId,
     },
-    /// A link is over.
+    /// A link has ended.
     Down {
-        /// Which.
+        /// The link.
         link: LinkId,
     },
 }
 
-/// A node asks to be let in, or a member asks something ([`crate::ask_member`]).
+/// A node asks to be let in, or a member asks a question ([`crate::ask_member`]).
 pub struct MemberRequest {
-    /// What it shows.
+    /// The proof of its identity.
     pub shown: PeerIdentity,
-    /// The name it wants, or has.
+    /// The name that it wants, or has.
     pub name: NodeName,
-    /// What it says of itself.
+    /// The content of the question.
     pub detail: Vec<u8>,
-    /// Its answer: what this node adds.
+    /// The answer, with what this node adds.
     pub answer: oneshot::Sender<Result<Vec<u8>, Refused>>,
-    /// Of one with a token: until that is judged, its stream ends for others that come.
+    /// The place of a stream with a token: until the token is judged, the stream may be ended for others.
     pub place: Option<Arc<Place>>,
 }
 
-/// Where questions go, each of which may take a sync. Who has shown nothing but a token that may be none holds up no member.
+/// The channels for questions, each of which may need a sync. They are apart, so that nodes with a token, which may be invalid, hold up no member.
 pub struct Lanes {
-    /// Of members.
+    /// Questions of members.
     pub members: mpsc::Sender<MemberRequest>,
-    /// Of those that want to join.
+    /// Questions of nodes that want to join.
     pub strangers: mpsc::Sender<MemberRequest>,
 }
 
-/// By what who asks is known.
+/// The identity of a node that asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerIdentity {
     /// A token.
     Token {
-        /// Which.
+        /// Names the token.
         id: u64,
         /// Its secret.
         secret: [u8; 32],
     },
-    /// A certificate of the cluster, with the name that it asks under.
+    /// A certificate of the cluster, which has the name in the question.
     Certificate,
 }
 
-/// One link, to be shown.
+/// One link, for status and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Linked {
-    /// With whom.
+    /// The peer.
     pub name: NodeName,
-    /// Its present life.
+    /// Its incarnation.
     pub incarnation: Incarnation,
     /// The version of the wire format that is spoken.
     pub wire: u16,
     /// What both can do.
     pub features: u64,
-    /// The last round trip; `None` before the first ping has come back.
+    /// The last round trip; `None` before the first ping was answered.
     pub round_trip_micros: Option<u64>,
-    /// How far its wall clock is ahead of the one here, as it stands now; `None` before the first ping has come back.
+    /// How far its wall clock is ahead of ours at present; `None` before the first ping was answered.
     pub ahead_micros: Option<i64>,
-    /// How often that was measured.
+    /// How many pings were answered.
     pub pongs: u64,
-    /// Bytes that came.
+    /// Bytes received.
     pub received: u64,
-    /// Bytes that went.
+    /// Bytes sent.
     pub sent: u64,
 }
 
@@ -175,7 +179,7 @@ pub fn handshake(credentials: &Credentials, incarnation: Incarnation) -> Handsha
 struct Registered {
     link: LinkId,
     handle: Handle,
-    /// By the node with the lesser name.
+    /// Whether the node with the lesser name has dialed.
     dialed_by_lesser: bool,
     agreed: Agreed,
     /// The network of its other end.
@@ -194,29 +198,29 @@ struct Counted {
     sent: AtomicU64,
 }
 
-/// That there is no link to a peer.
+/// A missing link to a peer.
 struct Outage {
     /// By the monotonic clock.
     since_micros: u64,
-    /// It was said: so its end is, too.
+    /// Whether it was reported: then its end is reported, too.
     told: bool,
 }
 
 struct Dialer {
     address: String,
-    /// Dropped to end it. A task that was aborted could not say that its link is down.
+    /// Dropped to end the task. An aborted task could not report that its link is down.
     _stop: watch::Sender<()>,
 }
 
 #[derive(Default)]
 struct Links {
     up: BTreeMap<(NodeName, Incarnation), Registered>,
-    /// The transport is gone: no more.
+    /// The transport is gone: no more links.
     over: bool,
 }
 
 impl Links {
-    /// Those to whoever bears this name.
+    /// The links to nodes of this name.
     fn of(&self, name: &NodeName) -> impl Iterator<Item = &Registered> {
         let end = |id| (name.clone(), Incarnation::from_hash(id));
         self.up.range(end(0)..=end(u64::MAX)).map(|(_, link)| link)
@@ -232,7 +236,7 @@ struct Inner {
     clock: Clock,
     events: mpsc::Sender<Event>,
     asked: Lanes,
-    /// Where sessions go that others bring; none before it is set.
+    /// The channel for relayed sessions; none are accepted before it is set.
     relayed: OnceLock<mpsc::Sender<Relayed>>,
     handshakes: Places,
     links: Mutex<Links>,
@@ -257,13 +261,13 @@ impl Drop for Transport {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing behind these is left half done by a panic.
+    // A panic leaves no change half done.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Transport {
-    /// A node's streams. Nothing happens before [`Transport::listen`] or [`Transport::dial`]. Frames that nobody takes wait in the peers' sockets;
-    /// the peers hear meanwhile that this node lives.
+    /// A transport, which does nothing before [`Transport::listen`] or [`Transport::dial`]. Frames that nobody takes wait in the peers' sockets;
+    /// meanwhile the peers hear that this node is alive.
     ///
     /// # Errors
     /// If the certificates cannot be used.
@@ -292,7 +296,7 @@ impl Transport {
         })))
     }
 
-    /// Who this node is from now on: links are made.
+    /// Sets this node's handshake. From now on links are made.
     ///
     /// # Panics
     /// When it was said before.
@@ -300,7 +304,7 @@ impl Transport {
         assert!(self.0.handshake.set(handshake).is_ok(), "begun twice");
     }
 
-    /// From now on sessions of clients are taken from other members. Those that come when nobody takes the last ones are refused.
+    /// From now on relayed sessions are accepted. Those that come when the last ones are not taken are refused.
     ///
     /// # Panics
     /// When it was said before.
@@ -308,7 +312,7 @@ impl Transport {
         assert!(self.0.relayed.set(relayed).is_ok(), "said twice");
     }
 
-    /// Takes streams until the future is dropped.
+    /// Accepts streams until the future is dropped.
     pub async fn listen(&self, listener: TcpListener) {
         loop {
             let (stream, from) = match listener.accept().await {
@@ -340,21 +344,21 @@ impl Transport {
         }
     }
 
-    /// Says whom to dial from now on. Links that are up stay.
+    /// Sets the peers to dial. Existing links stay.
     pub fn dial(&self, peers: Vec<Peer>) {
         let mut dialers = lock(&self.0.dialers);
         dialers.retain(|name, dialer| {
             let mut wanted = peers.iter();
             wanted.any(|peer| peer.name == *name && peer.address == dialer.address)
         });
-        // Before new ones are there: what was in vain was so at another address, or of somebody else.
+        // Before the new peers are set: earlier attempts went to another address, or to another node.
         lock(&self.0.outages).retain(|name, _| dialers.contains_key(name));
         for peer in peers {
             if peer.name == self.0.name || dialers.contains_key(&peer.name) {
                 continue;
             }
             let (name, address) = (peer.name.clone(), peer.address.clone());
-            // Weak, so that it does not keep alive what it belongs to.
+            // Weak, so that the task does not keep its own transport alive.
             let inner = Arc::downgrade(&self.0);
             let (_stop, mut stopped) = watch::channel(());
             tokio::spawn(async move {
@@ -400,7 +404,8 @@ impl Transport {
 }
 
 impl Inner {
-    /// One try, and a link if it succeeds: how long to wait before the next. `told`: why there is none that no waiting will bring, which is said once.
+    /// One attempt, and a link if it succeeds. Returns how long to wait before the next one. `told`: a reason that waiting does not remove was
+    /// reported; this happens once.
     async fn dial(&self, peer: &Peer, wait: Duration, told: &mut bool) -> Duration {
         if lock(&self.links).of(&peer.name).next().is_some() {
             return DIAL_AFTER.0;
@@ -444,11 +449,11 @@ impl Inner {
         }
     }
 
-    /// A try was in vain. If there has been no link for long, that is said, once: whether it was now.
+    /// An attempt has failed. If there has been no link for long, that is reported once; whether it was now.
     fn is_away(&self, peer: &Peer, ended: &Ended) -> bool {
         let now = (self.clock)().mono_micros;
         let mut outages = lock(&self.outages);
-        // It may have dialed this node meanwhile.
+        // The peer may have dialed this node in the meantime.
         if lock(&self.links).of(&peer.name).next().is_some() {
             return false;
         }
@@ -534,7 +539,7 @@ impl Inner {
         self.ask(shown, name, question.detail, Some(place)).await
     }
 
-    /// What the node says to one that wants to join, or to a member.
+    /// Passes on the question of a node that wants to join, or of a member, and returns the answer.
     async fn ask(
         &self,
         shown: PeerIdentity,
@@ -555,7 +560,7 @@ impl Inner {
             answer,
             place,
         };
-        // One at a time, and no row of them: each takes a sync.
+        // One question at a time, without a queue: each takes a sync.
         let busy = |_| refused("the node is busy; try again");
         lane.try_send(asked).map_err(busy)?;
         let gone = |_| refused("the node is stopping");
@@ -617,20 +622,20 @@ impl Inner {
         handle.close();
         drop(ears);
         tracing::info!(peer = %certified, link = link.0, %ended, "link lost");
-        // Nobody may be left to hear it.
+        // The receiver may be gone.
         let _ = self.events.send(Event::Down { link }).await;
         Err(ended)
     }
 
-    /// How many peers are linked that come from there.
+    /// How many linked peers come from this network.
     fn linked_from(&self, address: IpAddr) -> usize {
         let from = Some(network(address));
         let links = lock(&self.links);
         links.up.values().filter(|link| link.at == from).count()
     }
 
-    /// One link to each incarnation of a peer. A node that was removed may run on beside the one that has its name now, and is to hear of it; no
-    /// third one is let in.
+    /// Registers one link to each incarnation of a peer. A removed node may run on beside the node that has its name now, and has to hear of its
+    /// removal. A third one is refused.
     fn register(&self, name: &NodeName, new: Registered) -> Result<(), Ended> {
         let mut links = lock(&self.links);
         if links.over {
@@ -650,7 +655,7 @@ impl Inner {
     }
 }
 
-/// Whether a certificate is refused, here or there: waiting does not mend it.
+/// Whether a certificate was refused, here or at the peer: waiting does not help.
 fn is_distrust(ended: &Ended) -> bool {
     use rustls::AlertDescription::{
         AccessDenied, BadCertificate, CertificateExpired, CertificateUnknown, DecryptError,
@@ -687,7 +692,7 @@ fn late(_: tokio::time::error::Elapsed) -> io::Error {
     io::ErrorKind::TimedOut.into()
 }
 
-/// However a link ends, it is no longer there.
+/// Unregisters the link, however it ends.
 struct Unregister<'i> {
     inner: &'i Inner,
     id: (NodeName, Incarnation),
@@ -768,7 +773,7 @@ mod tests {
         });
         let events = mpsc::channel(1).0;
         let transport = Transport::new(&credentials, authority, clock, events, lanes()).unwrap();
-        // Nobody listens there any more.
+        // No node listens there any more.
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = Peer {
             name: NodeName::new("b").unwrap(),
@@ -780,16 +785,16 @@ mod tests {
             let said = transport.0.is_away(&peer, &Ended::Over);
             assert_eq!(said, told, "{at}");
         }
-        // A try in vain is one of them.
+        // A failed attempt.
         lock(&transport.0.outages).clear();
         let _ = transport.0.dial(&peer, DIAL_AFTER.0, &mut false).await;
         assert_eq!(lock(&transport.0.outages).len(), 1);
-        // Who is no peer any more is not waited for.
+        // A node that is no peer any more is not missed.
         transport.dial(Vec::new());
         assert!(lock(&transport.0.outages).is_empty());
     }
 
-    /// After a cut of 20 s the next try came 10 s after its end.
+    /// After a network partition of 20 s the next attempt came 10 s after its end.
     #[tokio::test]
     async fn a_peer_that_is_not_reached_is_tried_more_often_than_one_that_refuses() {
         let authority = Authority::found([7; 16]).unwrap();
@@ -804,7 +809,7 @@ mod tests {
             let events = mpsc::channel(1).0;
             Transport::new(&credentials, of.unwrap(), clock, events, lanes()).unwrap()
         };
-        // Neither has begun: a link ends as soon as it is there.
+        // Neither has begun: a link ends as soon as it is up.
         let (dials, answers) = (start("a"), start("b"));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = Peer {

@@ -1,4 +1,4 @@
-//! Sessions that one member brings to another.
+//! Sessions that one member relays to another.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use whimbrel_replication::Now;
 /// Longer than anything here takes on the slowest machine: a test that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Of node `a`, whose sessions `b` takes, at the address.
+/// The relays of node `a`, and node `b`, which accepts the sessions.
 async fn relays(tasks: &mut JoinSet<()>) -> (Relays, Peer) {
     let authority = Authority::found([7; 16]).unwrap();
     let of = |name: &str| authority.certify(&NodeName::new(name).unwrap()).unwrap();
@@ -49,9 +49,9 @@ fn peer(name: &str, listener: &TcpListener) -> Peer {
     }
 }
 
-/// As when a node is drained and all its clients come again: of strangers of one address so many would be dropped.
+/// As when a node is drained and all its clients connect again: of so many unknown streams from one address, some would be dropped.
 #[tokio::test]
-async fn many_sessions_are_brought_at_once() {
+async fn many_sessions_are_relayed_at_once() {
     const SESSIONS: u8 = 60;
     let mut tasks = JoinSet::new();
     let (relays, b) = relays(&mut tasks).await;
@@ -71,10 +71,10 @@ async fn many_sessions_are_brought_at_once() {
     assert_eq!(lost, 0);
 }
 
-/// What goes to a node that is cut off, and is linked still, waits there for as long as it may take.
+/// Streams to a node that is cut off, and still linked, wait for as long as they may.
 #[tokio::test]
-async fn who_waits_for_a_node_that_is_cut_off_is_served_by_another() {
-    /// Fewer than any client waits for, and than two tries take.
+async fn a_session_for_a_node_that_is_cut_off_is_served_by_another() {
+    /// Less than any client waits, and than two attempts take.
     const SOON: Duration = Duration::from_secs(8);
     let mut tasks = JoinSet::new();
     let (relays, b) = relays(&mut tasks).await;
@@ -100,13 +100,13 @@ async fn who_waits_for_a_node_that_is_cut_off_is_served_by_another() {
         assert_eq!(by.as_deref(), Some("b"));
         assert!(after < SOON, "{after:?}");
     }
-    // From then on it is asked last, and not at all by who can serve by itself.
+    // From then on the node is asked last, and not at all by a node that can serve the session itself.
     let at_once = Duration::from_secs(2);
     let (by, after) = open(false, |_| true).await;
     assert!(by.as_deref() == Some("b") && after < at_once, "{after:?}");
     let (by, after) = open(true, |_| true).await;
     assert!(by.is_none() && after < at_once, "{after:?}");
-    // Nobody is asked whose link is lost.
+    // A node whose link is lost is not asked.
     let (by, after) = open(false, |_| false).await;
     assert!(by.is_none() && after < at_once, "{after:?}");
 }

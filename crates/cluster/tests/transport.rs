@@ -78,7 +78,7 @@ impl Node {
         Node::start_as(authority, credentials, ours, listener)
     }
 
-    /// One of another version has another handshake.
+    /// A node of another version has another handshake.
     fn start_as(
         authority: &Authority,
         credentials: &Credentials,
@@ -143,7 +143,7 @@ impl Node {
 
     async fn stop(self) {
         self.listening.abort();
-        // Its transport goes with the task.
+        // The task owns the transport.
         let _ = self.listening.await;
     }
 }
@@ -156,7 +156,7 @@ fn body(bytes: usize) -> Frame {
     })
 }
 
-/// One that names this member.
+/// A token that names this member.
 fn token_of(authority: &Authority, member: &Node, id: u8) -> Token {
     Token {
         address: member.address.to_string(),
@@ -179,7 +179,7 @@ async fn pair() -> (Authority, Node, Node) {
 #[tokio::test]
 async fn frames_go_both_ways() {
     let (_authority, mut a, mut b) = pair().await;
-    // The greater name may dial alone: the other may not be reachable from there.
+    // The node with the greater name may dial alone: it may be unreachable for the other one.
     b.dial("a", &a);
     let (at_a, agreed, to_b, mut from_b) = a.up_with_frames().await;
     assert_eq!(
@@ -207,7 +207,8 @@ async fn frames_go_both_ways() {
     assert_eq!((from_a.recv().await, from_b.recv().await), (None, None));
 }
 
-/// A version to come, which speaks this one, too, has other features and lacks some: spoken is what both can, and nothing is compressed for who cannot read it.
+/// A later version, which also speaks this one, and has other features: both speak what they have in common, and nothing is compressed for a node
+/// that cannot read it.
 #[tokio::test]
 async fn nodes_of_different_versions_speak_what_both_can() {
     const TO_COME: u64 = 1 << 40;
@@ -255,7 +256,7 @@ async fn nodes_of_different_versions_speak_what_both_can() {
         }
     }
 
-    // With who speaks none of ours there is no link, and the log says so once.
+    // With a node that speaks none of our versions there is no link, and the log says so once.
     let logged = Logged::default();
     let _guard = logged.listen();
     let mut a = Node::start(&authority, &credentials, 1).await;
@@ -279,7 +280,7 @@ async fn one_peer_that_is_not_listened_to_holds_up_no_other() {
         ends.push((agreed.name, frames, to_a, node));
     }
     let (_, _unheard, to_a, _b) = &mut ends[0];
-    // More than what the way holds: the last ones wait in sockets.
+    // More than the buffers hold: the last frames wait in sockets.
     for _ in 0..50 {
         to_a.push(&body(100_000));
     }
@@ -403,9 +404,10 @@ async fn two_that_dial_each_other_keep_one_link() {
     );
 }
 
-/// A node that was removed while it was cut off dials, and another one has its name: it is linked beside that one, so that it can be told. A third one is not.
+/// A node that was removed while it was cut off dials, and another node has its name. Both are linked, so that the removed one can be told. A third
+/// one is refused.
 #[tokio::test]
-async fn who_had_the_name_before_is_linked_too() {
+async fn an_earlier_node_of_a_name_is_linked_too() {
     let (authority, mut a, mut b) = pair().await;
     b.dial("a", &a);
     let (_, agreed, _) = a.up().await;
@@ -463,7 +465,7 @@ impl Logged {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// One line comes, which says this, and no other while the peer is tried again.
+    /// Exactly one line comes, with this reason, while the peer is dialed again and again.
     async fn says_once(&self, why: &str) {
         let said = timeout(PATIENCE, async {
             loop {
@@ -490,14 +492,14 @@ async fn a_node_that_is_not_trusted_is_told_of_once() {
     let other = Authority::found([8; 16]).unwrap();
     let credentials = other.certify(&name("c")).unwrap();
     let stranger = Node::start(&other, &credentials, 3).await;
-    // By whom it is dialed, and by itself.
+    // The node dials, and is dialed.
     let said = async |by: &Node, peer: &str, at: &Node| {
         by.dial(peer, at);
         logged.says_once("does not trust").await;
     };
     said(&a, "c", &stranger).await;
     said(&stranger, "a", &a).await;
-    // One that is not there is nothing to be told of, nor is one that is trusted.
+    // A peer that does not run is not reported, nor is one that is trusted.
     b.dial("a", &a);
     let _ = (a.up().await, b.up().await);
     assert_eq!(logged.lines(), Vec::<String>::new());
@@ -566,7 +568,7 @@ async fn a_node_joins_by_a_token_and_is_linked() {
     c.dial("b", &b);
     assert_eq!(c.up().await.1.name, "b");
 
-    // A token that names another authority is shown to nobody.
+    // A token that names another authority is sent to nobody.
     let wrong = Token {
         fingerprint: [0; 32],
         ..token
@@ -587,7 +589,7 @@ async fn a_node_that_comes_back_is_linked_again() {
     assert!(matches!(a.event().await, Event::Down { link } if link == first));
     let credentials = authority.certify(&name("b")).unwrap();
     let listener = loop {
-        // Links of before may hold the port for a moment.
+        // Earlier links may keep the port for a moment.
         match TcpListener::bind(address).await {
             Ok(listener) => break listener,
             Err(_) => sleep(Duration::from_millis(50)).await,
@@ -599,7 +601,7 @@ async fn a_node_that_comes_back_is_linked_again() {
     assert_eq!(agreed.incarnation, Incarnation::new(4).unwrap());
 }
 
-/// Streams that say nothing, each from its own address of loopback.
+/// Silent streams, each from its own address of loopback.
 async fn silent(from: impl Iterator<Item = [u8; 4]>, to: SocketAddr) -> Vec<TcpStream> {
     let mut streams = Vec::new();
     for from in from {
@@ -617,7 +619,7 @@ async fn is_over(stream: &mut TcpStream) -> bool {
     read.await.is_ok()
 }
 
-/// Strangers of 32 networks hold all places there are: who came then was dropped until they were late.
+/// Strangers of 32 networks take all places: new streams were dropped until the strangers' time was over.
 #[tokio::test]
 async fn a_member_is_heard_when_strangers_hold_all_places() {
     let (authority, mut a, mut b) = pair().await;
@@ -645,7 +647,8 @@ async fn a_member_is_heard_when_strangers_hold_all_places() {
     assert!(!is_over(&mut strangers[255]).await);
 }
 
-/// Tokens that are none had the lane of members: a node that started was told that this one is busy, and went on without having asked what is known of it.
+/// Invalid tokens took the lane of members: a node that started was told that this node is busy, and went on without having asked what is known of
+/// it.
 #[tokio::test]
 async fn a_member_is_answered_while_strangers_ask() {
     let (authority, mut a, _b) = pair().await;
@@ -671,7 +674,7 @@ async fn a_member_is_answered_while_strangers_ask() {
     assert_eq!(told.unwrap(), b"all");
 }
 
-/// Each member brings some streams at once; behind one address they had the places of one together.
+/// Each member opens some streams at once. Behind one address, all had the places of one together.
 #[tokio::test]
 async fn members_behind_one_address_have_the_places_of_all_of_them() {
     let (_authority, mut a, mut b) = pair().await;

@@ -3,7 +3,7 @@
 use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{Context, Dot, DotSet, Lww};
 
-use crate::keywords::Register;
+use crate::keywords::{DELETED, Register};
 use crate::op::{Append, BoxRemoval, Claim, CopyEntry, CreateMailbox, Deliver, MoveEntry};
 use crate::record::{Bits, BoxRecord, Record};
 use crate::rows::encode_content;
@@ -292,7 +292,7 @@ impl Replica {
             self.records[index].exist.supersede(context);
         }
         if undelete && !broken("move-does-not-undelete") {
-            self.records[index].clear_flag(crate::record::DELETED, context);
+            self.records[index].clear_flag(DELETED, context);
         }
         self.touch(index);
         Ok(())

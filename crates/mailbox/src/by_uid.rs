@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 
 use smallvec::SmallVec;
 
-use crate::record::{BoxRecord, DELETED, FLAGGED, Record, SEEN};
+use crate::keywords::{DELETED, FLAGGED, SEEN};
+use crate::record::{BoxRecord, Record};
 use crate::{Flags, MailboxName, Replica, Row, Uids, steps};
 
 /// Neighbours that are passed before the next message is searched for from above.

@@ -13,7 +13,8 @@
 //! and puts `take_dirty` into the same atomic write. It answers when that is on disk.
 //! Before a UID or UIDNEXT is told: `announce`. After foreign batches: `plan_late` until nothing comes.
 //!
-//! Reading order: `ids`, `name`, `flags`, `keywords`, `op`; `slab`, `record`, `replica`, `apply`, `view` (what is shown or late), `announced`.
+//! Reading order: `ids`, `name`, `flags`, `keywords`, `op`; `slab`, `record`, `replica`, `apply`, `view` (what is shown or late), `announced`,
+//! `spellings`.
 //! Planning: `plan/mod` (claims), `plan/messages`, `plan/mailboxes`, `plan/reassign`, `plan/size`. Other copies: `rollback`, `failover`,
 //! `missing_blobs`, `merge`. Reading: `uid_list`, `read`, `listing`, `by_uid`, `changes_since`, `recent`. Storing: `rows`, `load`.
 
@@ -43,6 +44,7 @@ mod replica;
 mod rollback;
 mod rows;
 mod slab;
+mod spellings;
 pub mod steps;
 mod uid_list;
 mod view;

@@ -6,7 +6,8 @@ use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{DotSet, VersionVector};
 
 use crate::failover::is_claimed;
-use crate::record::{Bits, BoxRecord, FIRST_KEYWORD, Record};
+use crate::keywords::FIRST_KEYWORD;
+use crate::record::{Bits, BoxRecord, Record};
 use crate::replica::Claimed;
 use crate::{
     Collected, Dropped, Effects, EntryTag, Message, MessageId, Peers, Replica, RowKey, Tombstones,

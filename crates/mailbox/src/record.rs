@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{Context, Dot, DotSet, Lww, Stamp, VersionVector};
 
-use crate::keywords::{Register, Spelling};
+use crate::keywords::{DELETED, FIRST_KEYWORD, Register, Spelling};
 use crate::{
     BlobName, Date, EntryTag, MailboxId, MailboxName, Message, MessageId, SpecialUse, Uids,
 };
@@ -15,18 +15,9 @@ use crate::{
 /// The greatest are kept, so that the choice does not depend on the order of arrival.
 pub const CLAIMS_KEPT_MAX: usize = 8;
 
-/// The register of `\Flagged` among a record's flags.
-pub(crate) const FLAGGED: u32 = 1;
-/// The register of `\Deleted`.
-pub(crate) const DELETED: u32 = 2;
-/// The register of `\Seen`.
-pub(crate) const SEEN: u32 = 3;
 /// Keywords that SELECT tells of one mailbox: far more than clients use, and no more than a session wants to hold. Of others it learns when it
 /// is told of a message that has them.
 pub(crate) const KEYWORDS_LISTED_MAX: usize = 1024;
-
-/// Registers from here on are keywords.
-pub(crate) const FIRST_KEYWORD: u32 = 5;
 
 /// One dot of one flag register: a set, or for `\Deleted` an unset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,9 +10,9 @@ use whimbrel_crdt::{Batch, Incarnation, OrMap, Stamp, VersionVector};
 
 use crate::failover::Point;
 use crate::ids::IdHasher;
-use crate::keywords::{Keywords, Register, Spelling};
+use crate::keywords::{DELETED, FIRST_KEYWORD, Keywords, Register, Spelling};
 use crate::missing_blobs::BLOB_TIMEOUT_MICROS;
-use crate::record::{BoxRecord, CLAIMS_KEPT_MAX, FIRST_KEYWORD, HEAP_WORD, Record};
+use crate::record::{BoxRecord, CLAIMS_KEPT_MAX, HEAP_WORD, Record};
 use crate::rollback::Lineage;
 use crate::slab::Slab;
 use crate::{AccountId, BlobName, Flag, Flags, MailboxId, MailboxName, MessageId, RowKey, Usage};
@@ -535,7 +535,7 @@ impl Replica {
     /// The flags that a record has.
     pub(crate) fn flags_of(&self, record: &Record) -> Flags {
         let mut registers: SmallVec<[u32; 8]> = record.flags.iter().map(|of| of.flag).collect();
-        registers.push(crate::record::DELETED);
+        registers.push(DELETED);
         registers.dedup();
         let has = registers
             .into_iter()

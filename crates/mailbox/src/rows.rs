@@ -9,8 +9,9 @@ use minicbor::{Decode, Encode};
 use whimbrel_crdt::{DotSet, Incarnation, Lww, Stamp};
 
 use crate::failover::Point;
+use crate::keywords::FIRST_KEYWORD;
 use crate::op::if_true;
-use crate::record::{FIRST_KEYWORD, FlagDot};
+use crate::record::FlagDot;
 use crate::rollback::Lineage;
 use crate::{
     BlobName, EntryTag, Flag, Keyword, MailboxId, MailboxName, Message, MessageId, Replica,

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use whimbrel_crdt::VersionVector;
 use whimbrel_crdt::mutants::broken;
 
-use crate::record::{DELETED, FIRST_KEYWORD, FLAGGED, KEYWORDS_LISTED_MAX, Record, SEEN};
+use crate::keywords::{DELETED, FIRST_KEYWORD, FLAGGED, SEEN};
+use crate::record::{KEYWORDS_LISTED_MAX, Record};
 use crate::replica::NameState;
 use crate::{Effects, MailboxName, Message, MessageId, Peers, Replica, RowKey, steps};
 

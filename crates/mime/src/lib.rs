@@ -24,6 +24,7 @@ mod html;
 pub mod limits;
 pub mod message_id;
 pub mod parser;
+mod prefix;
 pub mod preview;
 pub mod search;
 pub mod section;

@@ -1,19 +1,20 @@
-//! What each member has shown to its clients (docs/design.md#rule-6; docs/decisions/0020).
+//! What each member has made visible to its clients (docs/design.md#rule-6; docs/decisions/0020).
 //!
-//! Purpose: when a client comes from another node, claims below what it names are made again unless that node had shown them before it told the client
-//! something. So each member tells the others up to where it has shown all that is applied at it: one vector for a whole partition, its own number among
-//! it, and the few accounts of which something is hidden there.
+//! Purpose: when a client comes from another node, this node claims again what lies below the UIDs that the client names, unless the other node had
+//! made it visible before. So each member reports up to where it has made visible all that is applied there: one vector for a whole partition, with
+//! its own number, and the few accounts in which something is hidden there.
 //!
 //! Invariants:
-//! - What a member said counts when all is applied here that was applied there when it said so: what it had not shown was claimed again by then, by
-//!   itself or, before it
-//!   heard of either, by another one, and that is here.
-//! - Of an account that it excepts, what counted before counts.
-//! - Who has said nothing has shown nothing that could be relied on; nor has who dropped the partition and came back, before it says so.
-//! - Who is new is told by the others what those have shown that it cannot hear, which died or were removed before it came: their clients come to it.
+//! - A report counts when all is applied here that was applied at its member then. What the member had not made visible was claimed again by then, by
+//!   itself or by another node before it heard of either, and that claim is here.
+//! - For an account that a report excepts, the earlier report goes on to count.
+//! - A member that has reported nothing is not known to have made anything visible. The same holds for a member that dropped the partition and came
+//!   back, before it reports again.
+//! - A new member hears from the others what those nodes have made visible that it cannot hear itself, because they died or were removed before:
+//!   their clients come to it.
 //!
-//! The caller keeps [`Announced::row`] beside the partition, now and then: so what a member said last is known when it is gone and we were
-//! started anew. An older row says less, never more.
+//! The caller stores [`Announced::row`] beside the partition now and then. So a member's last report is known after a restart when the member is
+//! gone. An older row says less, never more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -25,34 +26,34 @@ use crate::{
     wire::{Account, Announced as Announcement, Excepted, Frame, VisibleVector},
 };
 
-/// Accounts that one report excepts: those whose bodies are on the way, as a rule. A frame of control holds them with room to spare; who would
-/// have to except more says nothing for a while.
+/// Accounts that one report may except: usually those whose blobs are on the way. A control frame holds them with room to spare. A node that would
+/// have to except more reports nothing for a while.
 pub const EXCEPTED_MAX: usize = 32;
 
-/// Of so many that are members no more it is known what they have shown, in each partition: a client comes from a node that is gone within days, and who comes
-/// later is told anew of what it knows, and overlooks nothing.
+/// The number of former members whose reports are kept in each partition. Clients of a lost node come within days; of a client that comes later all
+/// messages are claimed again, and it overlooks nothing.
 pub const FORMER_MAX: usize = 16;
 
-/// Entries of vectors in what is told of one other member: with fewer than this the frame is within its bounds. Of whom more would have to be told nothing is.
+/// Entries of vectors in a report about one other member: the frame is within its bounds with fewer. A longer report is not sent.
 pub const SHOWN_ENTRIES_MAX: usize = 8192;
 
-/// What is to be done.
+/// What the driver has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// There is something to send: [`Announced::transmit`].
     Wake(Incarnation),
 }
 
-/// What counts of a member.
+/// What a member is known to have made visible.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct MemberView {
     vector: VersionVector,
-    /// Accounts for which less counts.
+    /// Accounts of which the member has made less visible.
     except: BTreeMap<Account, VersionVector>,
 }
 
 impl MemberView {
-    /// Whether all of it is in another one of the same member.
+    /// Whether another report of the same member covers this one.
     fn is_within(&self, other: &MemberView) -> bool {
         other.vector.covers_all(&self.vector)
     }
@@ -80,17 +81,17 @@ impl MemberView {
 struct Peer {
     linked: bool,
     awake: bool,
-    /// Our newest report was not sent to it.
+    /// Our newest report was not sent to the peer yet.
     due: bool,
     counted: Option<MemberView>,
-    /// What waits for the peer's log: the first, and the newest.
+    /// Reports that wait for the peer's log: the first, and the newest.
     candidate: Option<Announcement>,
     latest: Option<Announcement>,
-    /// The same, as another member has told it.
+    /// A waiting report about the peer that came from another member.
     by_others: Option<MemberView>,
-    /// It is new, and was not told yet what these have shown.
+    /// Members whose reports are still to be sent to this peer, because it is new.
     tell: BTreeSet<Incarnation>,
-    /// How often it came back to the partition: all of this is of that life.
+    /// The generation of the peer: all of this is of that generation.
     generation: u32,
 }
 
@@ -100,7 +101,7 @@ impl Peer {
     }
 }
 
-/// What counts of one member, as it is kept.
+/// What one member is known to have made visible, as stored.
 #[derive(Encode, Decode)]
 struct Row {
     #[n(0)]
@@ -109,23 +110,24 @@ struct Row {
     vector: VersionVector,
     #[n(2)]
     except: Vec<(minicbor::bytes::ByteArray<16>, VersionVector)>,
-    /// In which of its lives in the partition it said so; `None`: the first.
+    /// The generation of which the report is; `None`: the first.
     #[n(3)]
     generation: Option<u32>,
 }
 
-/// What is announced in one partition.
+/// The reports of all members of one partition.
 pub struct Announced {
     partition: PartitionId,
     ours: Option<Announcement>,
     peers: BTreeMap<Incarnation, Peer>,
-    /// Something counts that is not in the row that was given last.
+    /// Something counts that is not in the last row.
     changed: bool,
     out: VecDeque<Output>,
 }
 
 impl Announced {
-    /// What `row` said, as far as it can still be relied on; `applied` is what is applied here. Of which lives the members are now [`Self::lives`] says.
+    /// Begins with a stored row, as far as it still counts; `applied` is what is applied here. [`Self::set_generation`] then gives the members'
+    /// present generations.
     ///
     /// # Errors
     /// When the row is damaged.
@@ -158,7 +160,7 @@ impl Announced {
         })
     }
 
-    /// The row to be kept, if there is more to say than last time.
+    /// The row to store, if anything has changed since the last one.
     pub fn row(&mut self) -> Option<Vec<u8>> {
         if !std::mem::take(&mut self.changed) {
             return None;
@@ -184,10 +186,10 @@ impl Announced {
         Some(out)
     }
 
-    /// These are members no more: of the last of them what they have shown goes on to count.
+    /// These are members no more: the reports of the last [`FORMER_MAX`] of them go on to count.
     pub fn former(&mut self, former: &BTreeSet<Incarnation>) {
         let counted = self.peers.iter().filter(|(id, _)| former.contains(id));
-        // Who was heard later has shown more, as a rule.
+        // A member that was heard later has usually made more visible.
         let extent = |peer: &Peer| -> u64 {
             let known = peer.counted.iter().flat_map(|known| known.vector.iter());
             known.fold(0, |sum, (_, number)| sum.saturating_add(number))
@@ -202,8 +204,9 @@ impl Announced {
         }
     }
 
-    /// A member has come back to the partition so often. In its new life it has shown nothing yet: what it showed before it dropped all it may lack
-    /// now, a body above all, and its clients with it. What it says when it has shown all again is true of those of its former lives, too.
+    /// A member has come back to the partition so often. Its earlier reports do not count any more: it may lack now what it had made visible then,
+    /// above all blobs, and its clients with it. A report that it makes once everything is visible there again is true of its earlier generations,
+    /// too.
     pub fn set_generation(&mut self, id: Incarnation, generation: u32) {
         if generation == 0 {
             return;
@@ -234,7 +237,7 @@ impl Announced {
         self.wake(id);
     }
 
-    /// A peer is new, or came back: it is told what all have shown.
+    /// A peer is new, or came back: it gets the reports of all members.
     pub fn is_new(&mut self, id: Incarnation) {
         let counts = self.peers.iter().filter(|(_, of)| of.counted.is_some());
         let others: BTreeSet<Incarnation> = counts.map(|(of, _)| *of).collect();
@@ -244,7 +247,7 @@ impl Announced {
         }
     }
 
-    /// The link is gone. What the peer said stays true.
+    /// The link is gone. What the peer reported stays true.
     pub fn unlinked(&mut self, id: Incarnation) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.linked = false;
@@ -253,8 +256,8 @@ impl Announced {
         }
     }
 
-    /// All that this vector covers, which says how far our own log goes, is durable, and shown here or claimed again in our log; but of the accounts in
-    /// `except` something is not. There are at most [`EXCEPTED_MAX`].
+    /// This node's report: all that the vector covers, this node's own log included, is durable, and visible here or claimed again in our log. The
+    /// accounts in `except` are exceptions, at most [`EXCEPTED_MAX`].
     pub fn say(&mut self, vector: VersionVector, except: Vec<Account>) {
         assert!(except.len() <= EXCEPTED_MAX, "a report has its bounds");
         let told = Announcement {
@@ -308,8 +311,8 @@ impl Announced {
         }
     }
 
-    /// A peer tells what another member has shown, which does not say it itself; this is applied here. It is or was a member: who
-    /// is none is not told of, so that as much is kept as there are members.
+    /// A peer passes on the report of another member that cannot report itself; `applied` is what is applied here. The caller has checked that it is
+    /// or was a member, so that no more reports are kept than there are members.
     pub fn received_of(&mut self, told: VisibleVector, applied: &VersionVector) {
         let VisibleVector {
             member,
@@ -318,7 +321,7 @@ impl Announced {
             ..
         } = told;
         let peer = self.peers.entry(member).or_default();
-        // Of one that came back it is not said of which of its lives this is.
+        // The frame does not name the generation, so it does not count for a member that came back.
         if peer.linked || peer.generation > 0 || except.len() > EXCEPTED_MAX {
             return;
         }
@@ -334,13 +337,13 @@ impl Announced {
         }
     }
 
-    /// A peer says what it has shown; this is applied here.
+    /// A peer's report; `applied` is what is applied here.
     pub fn received(&mut self, id: Incarnation, mut told: Announcement, applied: &VersionVector) {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.linked) else {
             return;
         };
         let known = peer.counted.as_ref();
-        // It was longer than it may be: of which accounts else something is hidden is not known.
+        // A report with too many exceptions is ignored.
         let readable = told.except.len() <= EXCEPTED_MAX;
         let newer = known.is_none_or(|known| known.vector.get(id) <= told.vector.get(id));
         if !readable || !newer {
@@ -371,7 +374,7 @@ impl Announced {
         None
     }
 
-    /// All that this member has shown of the account, or claimed again in what is here of its log. `None`: it has not said.
+    /// All that this member has made visible of the account, or claimed again in the part of its log that is here. `None`: it has not reported.
     pub fn visible_vector(&self, member: Incarnation, account: Account) -> Option<&VersionVector> {
         let known = self.peers.get(&member)?.counted.as_ref()?;
         let except = known.except.get(&account);
@@ -382,7 +385,7 @@ impl Announced {
         )
     }
 
-    /// Of all members that have said something, what they have shown of the account; also what does not count yet, since it will.
+    /// The visible vectors of the account at all members that have reported, also those that do not count yet, since they will.
     pub fn all_visible(&self, account: Account) -> Vec<&VersionVector> {
         let members = self.peers.iter();
         let shown = members.flat_map(|(of, peer)| {
@@ -393,7 +396,7 @@ impl Announced {
         shown.collect()
     }
 
-    /// How many of these operations some of the members are not known to have shown, or claimed again, in whatever account: of the one of which most are not.
+    /// How many of these ops a member is not known to have made visible, or claimed again, in some account: the greatest number of all members.
     pub fn hidden_ops(
         &self,
         applied: &VersionVector,
@@ -425,7 +428,7 @@ impl Announced {
     }
 }
 
-/// What counts after one more report.
+/// The view after one more report.
 fn counted(before: Option<MemberView>, told: Announcement) -> MemberView {
     let before = before.unwrap_or_default();
     let of = |account: &Account| before.except.get(account).unwrap_or(&before.vector).clone();
@@ -445,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_last_that_are_members_no_more_it_is_known_what_they_had_shown() {
+    fn the_reports_of_the_last_former_members_are_kept() {
         let applied = [(node(100), 1000)].into_iter().collect();
         let mut announced =
             Announced::resume(PartitionId(1), None, &applied).expect("nothing was kept");
@@ -475,10 +478,10 @@ mod tests {
         let kept = Announced::resume(PartitionId(1), Some(&row), &applied);
         assert_eq!(known(&kept.expect("a row")), expected);
     }
-    /// What a member showed before it dropped the partition says nothing of what it shows when it has come back, until it says so again; whenever
-    /// that is heard of.
+    /// A member's report from before it dropped the partition does not count when it has come back, until it reports again; at whatever moment that
+    /// is heard.
     #[test]
-    fn a_new_life_has_shown_nothing() {
+    fn reports_of_an_earlier_generation_do_not_count() {
         let applied = [(node(100), 7)].into_iter().collect();
         let begin = |row: Option<&[u8]>, generation: u32| {
             let announced = Announced::resume(PartitionId(1), row, &applied);
@@ -502,7 +505,7 @@ mod tests {
         assert!(shows(&announced));
         announced.set_generation(node(2), 1);
         assert!(!shows(&announced));
-        // Nor does another one know better.
+        // Nor does another node's report about it.
         announced.unlinked(node(2));
         let Announcement { vector, .. } = told();
         announced.received_of(

@@ -1,9 +1,9 @@
 //! One budget over the windows of all peers and partitions of a node.
 //!
-//! Purpose: a window of 1 MiB for each pair of peer and partition is more than a node with many of both has. So each begins small; one that is used grows
-//! while there is room, one that is not shrinks. The driver tells [`crate::partition::Partition::set_window`] what changed.
+//! Purpose: a node with many peers and partitions cannot give each pair of them a window of 1 MiB. So each window begins small. A window that is used
+//! grows while there is room; one that is not used shrinks. The driver passes the changes to [`crate::partition::Partition::set_window`].
 //!
-//! Invariant: all windows together are within the budget, unless there are more of them than it has smallest windows.
+//! Invariant: all windows together are within the budget, unless there are more windows than smallest windows fit into it.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use crate::broken;
 pub struct Config {
     /// Bytes of all windows.
     pub total_bytes_max: u64,
-    /// Bytes of the smallest window: batches of usual size, some at a time. A larger one always passes, alone.
+    /// Bytes of the smallest window: several batches of usual size. A single larger batch always passes.
     pub window_bytes_min: u64,
-    /// Bytes of the greatest: more makes no link faster.
+    /// Bytes of the greatest window: more makes no link faster.
     pub window_bytes_max: u64,
 }
 
@@ -36,7 +36,7 @@ struct Window {
     used: u64,
 }
 
-/// The windows, by whatever names them.
+/// The windows, by any key.
 pub struct Budget<K> {
     config: Config,
     windows: BTreeMap<K, Window>,
@@ -51,7 +51,7 @@ impl<K: Ord + Copy> Budget<K> {
         }
     }
 
-    /// New windows: what changed, themselves included.
+    /// Adds windows. Returns all windows that changed, the new ones included.
     pub fn open(&mut self, keys: impl IntoIterator<Item = K>) -> Vec<(K, u64)> {
         let mut before = self.bytes();
         for key in keys {
@@ -66,19 +66,20 @@ impl<K: Ord + Copy> Budget<K> {
         self.changes(&before)
     }
 
-    /// All others are gone.
+    /// Drops all other windows.
     pub fn retain(&mut self, keep: impl Fn(&K) -> bool) {
         self.windows.retain(|key, _| keep(key));
     }
 
-    /// So much of it was in use at one moment.
+    /// So many bytes of the window were used at one moment.
     pub fn used(&mut self, key: K, bytes: u64) {
         if let Some(window) = self.windows.get_mut(&key) {
             window.used = window.used.max(bytes);
         }
     }
 
-    /// From time to time, a second or so: takes from who uses less than a quarter, gives to who uses more than half, the smallest first. What changed.
+    /// Call this about every second. Shrinks windows of which less than a quarter was used; enlarges those of which more than half was used, the
+    /// smallest first. Returns the changes.
     pub fn divide(&mut self) -> Vec<(K, u64)> {
         let before = self.bytes();
         let (min, max) = (self.config.window_bytes_min, self.config.window_bytes_max);
@@ -107,7 +108,7 @@ impl<K: Ord + Copy> Budget<K> {
         self.changes(&before)
     }
 
-    /// Whether all are as small as can be, and nothing was used of any since the last division.
+    /// Whether all windows have the smallest size, and none was used since the last division.
     pub fn is_idle(&self) -> bool {
         let min = self.config.window_bytes_min;
         let mut windows = self.windows.values();

@@ -1,15 +1,16 @@
-//! Whether this node's clock can be trusted: held against those of its peers and against the monotonic one (docs/design.md#clocks).
+//! Whether this node's clock can be trusted: it is compared with the clocks of the peers and with the monotonic one (docs/design.md#clocks).
 //!
-//! Purpose: stamps decide which of two concurrent writes wins, so a clock that is far ahead would win for as long. A node whose clock is off makes no
-//! operations; that of a peer is reported. What such a peer wrote meanwhile is held back by `partition`.
+//! Purpose: stamps decide which of two concurrent writes wins, so the writes of a node whose clock is far ahead would win for as long. A node with a
+//! wrong clock makes no ops; a peer with a wrong clock is reported, and `partition` holds its batches back.
 //!
 //! Rules:
-//! - Off by more than a minute from the median of the reachable peers: no operations, until it is not. Of two in the middle the one nearer to ours counts.
-//!   With one peer nobody can say who is wrong: neither makes operations, and a person has to look.
-//! - The wall clock jumped against the monotonic one: no operations until half of the reachable peers were asked anew, and the median agrees.
-//! - Nobody is reachable: the node goes on, a jump is reported.
+//! - The clock is more than a minute off the median of the reachable peers: the node makes no ops while that lasts. Of two medians the one nearer to
+//!   our clock counts. With one peer nobody can say who is wrong: neither makes ops, and an operator has to look.
+//! - The wall clock jumped against the monotonic one: the node makes no ops until half of the reachable peers were measured again and the median
+//!   agrees.
+//! - No peer is reachable: the node goes on, and a jump is reported.
 //!
-//! The hybrid clock never goes back, whatever the wall clock does: it begins at the greatest stamp of the log.
+//! The HLC never goes back, whatever the wall clock does: it begins at the greatest stamp of the log.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,10 +18,10 @@ use whimbrel_crdt::Incarnation;
 
 use crate::{Now, broken};
 
-/// By how much the wall clock may move against the monotonic one between two looks: more than any slewing does.
+/// By how much the wall clock may move against the monotonic one between two looks: more than clock slewing does.
 pub const JUMP_MICROS_MAX: u64 = 5_000_000;
 
-/// How far a clock may be from the others: a minute, well below the five that a batch may be ahead.
+/// How far a clock may be off: a minute, well below the five minutes that a batch may be stamped ahead.
 pub const OFF_MICROS_MAX: u64 = 60_000_000;
 
 /// Bounds.
@@ -30,7 +31,7 @@ pub struct Config {
     pub off_micros_max: u64,
     /// [`JUMP_MICROS_MAX`].
     pub jump_micros_max: u64,
-    /// How often [`Clocks::time`] is wanted.
+    /// How often [`Clocks::time`] is called.
     pub look_after_micros: u64,
 }
 
@@ -44,16 +45,16 @@ impl Default for Config {
     }
 }
 
-/// Why no operations are made: temporary.
+/// Why the node makes no ops: temporary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The others' median is so far ahead of ours.
+    /// The median of the peers differs from our clock by so much.
     #[error("the clock is off by {} s from those of the other nodes", .micros / 1_000_000)]
     Off {
         /// Ahead of ours; negative: behind.
         micros: i64,
     },
-    /// Our clock jumped, and the peers have not been asked anew.
+    /// Our clock jumped, and the peers were not measured again yet.
     #[error("the clock jumped by {} s, which no other node has confirmed yet", .micros / 1_000_000)]
     Jumped {
         /// Forward; negative: back.
@@ -61,32 +62,32 @@ pub enum Refused {
     },
 }
 
-/// What a person has to know, each once until it changes.
+/// What the operator has to know, each once until it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// No operations are made from now on.
+    /// The node makes no ops from now on.
     Stopped(Refused),
-    /// They are again.
+    /// The node makes ops again.
     GoesOn,
-    /// The clock jumped, and nobody could be asked.
+    /// The clock jumped, and no peer was reachable.
     JumpedAlone {
         /// Forward; negative: back.
         micros: i64,
     },
     /// A peer's clock is off.
     PeerOff {
-        /// Who.
+        /// The peer.
         peer: Incarnation,
         /// Ahead of ours; negative: behind.
         micros: i64,
     },
-    /// It is not any more.
+    /// The peer's clock is right again.
     PeerBack(Incarnation),
 }
 
 #[derive(Default)]
 struct Peer {
-    /// How far it is ahead of us, measured since the last jump.
+    /// How far its clock is ahead of ours, measured since the last jump.
     ahead_micros: Option<i64>,
     told: bool,
 }
@@ -96,16 +97,16 @@ pub struct Clocks {
     config: Config,
     /// The clocks at the last look.
     seen: Now,
-    /// What has moved and is not confirmed.
+    /// The sum of jumps that no peer has confirmed.
     jump_micros: i64,
-    /// Reachable ones.
+    /// The reachable peers.
     peers: BTreeMap<Incarnation, Peer>,
     refused: Option<Refused>,
     out: VecDeque<Event>,
 }
 
 impl Clocks {
-    /// At the start the clock is believed until a peer says otherwise.
+    /// At the start the clock counts as right until a peer's clock says otherwise.
     pub fn new(config: Config, now: Now) -> Self {
         Self {
             config,
@@ -122,7 +123,7 @@ impl Clocks {
         self.out.pop_front()
     }
 
-    /// Whether operations may be made.
+    /// Whether the node may make ops.
     ///
     /// # Errors
     /// Why not: the client gets its protocol's temporary error.
@@ -139,15 +140,15 @@ impl Clocks {
         self.time(now);
     }
 
-    /// There is none any more.
+    /// The link to this peer is gone.
     pub fn unlinked(&mut self, now: Now, id: Incarnation) {
         self.peers.remove(&id);
         self.time(now);
     }
 
-    /// A peer's clock was measured: so far ahead of ours ([`crate::link::Link::ahead_micros`]).
+    /// A peer's clock was measured: it is so far ahead of ours ([`crate::link::Link::ahead_of_mono_micros`]).
     pub fn measured(&mut self, now: Now, id: Incarnation, ahead_micros: i64) {
-        // First, so that what was measured before a jump does not count after it.
+        // First, so that a measurement from before a jump does not count after it.
         self.time(now);
         let most = self.config.off_micros_max;
         let Some(peer) = self.peers.get_mut(&id) else {
@@ -191,7 +192,7 @@ impl Clocks {
         self.judge();
     }
 
-    /// When [`Clocks::time`] is wanted.
+    /// When to call [`Clocks::time`], on the monotonic clock.
     pub fn deadline(&self) -> u64 {
         self.seen
             .mono_micros
@@ -225,7 +226,7 @@ impl Clocks {
     }
 }
 
-/// The middle one; of two the nearer to zero.
+/// The median; of two the one nearer to zero.
 fn median(sorted: &[i64]) -> Option<i64> {
     let upper = *sorted.get(sorted.len() / 2)?;
     if sorted.len() % 2 == 1 || broken("upper-median") {

@@ -1,13 +1,12 @@
-//! Which partitions a member holds: a state beside the roster, in which each node speaks of itself only.
+//! Which partitions a member holds: replicated with the roster; each node writes only about itself.
 //!
-//! Who is in nobody's words holds everything, as members did before there was placement. A node leaves a partition in two steps: it *leaves*, which
-//! is to say that it writes no more there and takes nothing, and when all that it has is with those who stay it is *away*, drops what it had, and
-//! says where its log ends. When it comes back that is another *life*: what it said of itself in the one before counts for nothing
-//! (`docs/decisions/0040`).
+//! A member that has no entry holds everything, as all members did before there was placement. A node leaves a partition in two steps. First it
+//! *leaves*: it writes no more there and accepts nothing. When the other holders have all that it has, it is *away*: it drops its rows, and its entry
+//! says where its log ends. When it comes back it begins a new *generation*: its reports of the one before do not count (`docs/decisions/0040`).
 //!
 //! Invariants:
-//! - Only a node itself changes what is said of it, each time with a greater version, and has that on disk before it says it.
-//! - A life ends by being away, and only so; the number of its log's end never falls.
+//! - Only a node itself changes its entry, each time with a greater version, and has it on disk before it sends it.
+//! - A generation ends only when the node is away. The number at which its log ends never falls.
 
 use std::collections::BTreeMap;
 
@@ -16,41 +15,41 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 
 use crate::partition::Membership;
 
-/// How a node stands to a partition.
+/// The phase of a node in a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Phase {
-    /// It takes what others write, and serves when it has what it needs for that.
+    /// The node holds the partition: it accepts batches, and serves when it lacks nothing for that.
     #[default]
     #[n(0)]
     Holds,
-    /// It has what it had, and neither writes nor takes any more.
+    /// The node still has its rows and logs, and neither writes nor accepts anything.
     #[n(1)]
     Leaves,
-    /// It has nothing.
+    /// The node has nothing of the partition.
     #[n(2)]
     Away,
 }
 
-/// What a node has said of itself and a partition.
+/// A node's entry for one partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct HolderState {
-    /// Counts what it has said: the last counts.
+    /// The version of the entry: the greatest one counts.
     #[n(0)]
     pub version: u32,
     /// Counts how often it came back.
     #[n(1)]
     pub generation: u32,
-    /// How it stands.
+    /// The present phase.
     #[n(2)]
     pub phase: Phase,
-    /// How many operations its log there has: when it is away, and of the lives before.
+    /// The last number of its log, when it is away; also that of the generations before.
     #[n(3)]
     pub end: u64,
 }
 
 impl HolderState {
-    /// For the machine of the partition.
+    /// The entry as the partition machine needs it.
     pub fn membership(self) -> Membership {
         Membership {
             generation: self.generation,
@@ -58,7 +57,7 @@ impl HolderState {
         }
     }
 
-    /// The same with another phase, said later.
+    /// The next version, with another phase.
     fn then(self, phase: Phase) -> Self {
         HolderState {
             version: self.version + 1,
@@ -68,29 +67,29 @@ impl HolderState {
     }
 }
 
-/// Why a node does not change what it says of itself.
+/// Why a node's entry is not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a node that {from:?} cannot be one that {to:?}")]
 pub struct OutOfTurn {
-    /// How it stands.
+    /// The present phase.
     pub from: Phase,
-    /// How it was to stand.
+    /// The phase that was asked for.
     pub to: Phase,
 }
 
-/// Who holds what.
+/// The entries of all members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Holders(#[n(0)] BTreeMap<Incarnation, BTreeMap<PartitionId, HolderState>>);
 
 impl Holders {
-    /// How a node stands to a partition.
+    /// A node's entry for a partition.
     pub fn holder_state(&self, node: Incarnation, partition: PartitionId) -> HolderState {
         let said = self.0.get(&node).and_then(|of| of.get(&partition));
         said.copied().unwrap_or_default()
     }
 
-    /// How each of these stands to a partition.
+    /// The entries of these nodes for a partition.
     pub fn of(
         &self,
         partition: PartitionId,
@@ -102,10 +101,9 @@ impl Holders {
             .collect()
     }
 
-    /// It writes no more there, and takes nothing.
+    /// The node begins to leave: it writes no more there and accepts nothing.
     ///
-    /// # Errors
-    /// [`OutOfTurn`]: it does not hold it.
+    /// [`OutOfTurn`]: it does not hold the partition.
     pub fn leave(&mut self, me: Incarnation, partition: PartitionId) -> Result<(), OutOfTurn> {
         let now = self.holder_state(me, partition);
         let held = now.phase == Phase::Holds;
@@ -118,7 +116,7 @@ impl Holders {
         )
     }
 
-    /// It holds it as before, after all.
+    /// The node does not leave after all, and holds the partition as before.
     ///
     /// # Errors
     /// [`OutOfTurn`]: it was not leaving.
@@ -134,7 +132,7 @@ impl Holders {
         )
     }
 
-    /// All that it had is with others; `end`: the last number of its log.
+    /// The node is away: others have all that it had. `end`: the last number of its log.
     ///
     /// # Errors
     /// [`OutOfTurn`]: it was not leaving.
@@ -153,10 +151,9 @@ impl Holders {
         self.say(me, partition, leaves.then_some(away), now, Phase::Away)
     }
 
-    /// It holds it again, and begins with nothing.
+    /// The node comes back and holds the partition again, without any rows.
     ///
-    /// # Errors
-    /// [`OutOfTurn`]: it is not away.
+    /// [`OutOfTurn`]: the node is not away.
     pub fn come(&mut self, me: Incarnation, partition: PartitionId) -> Result<(), OutOfTurn> {
         let now = self.holder_state(me, partition);
         let away = now.phase == Phase::Away;
@@ -181,24 +178,24 @@ impl Holders {
         Ok(())
     }
 
-    /// Keeps the words of these nodes only.
+    /// Keeps the entries of these nodes only.
     pub(crate) fn retain(&mut self, of: impl Fn(Incarnation) -> bool) {
         self.0.retain(|node, _| of(*node));
     }
 
-    /// Whether nobody has said anything.
+    /// Whether there is no entry.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes over what another node knows; whether anything was new.
+    /// Merges another node's entries; whether anything was new.
     pub fn join(&mut self, theirs: &Self) -> bool {
         let mut new = false;
         for (node, of) in &theirs.0 {
             for (partition, holder_state) in of {
                 let ours = self.0.entry(*node).or_default();
                 let ours = ours.entry(*partition).or_default();
-                // Two copies of one disk may have said the same version: the rest decides, everywhere alike.
+                // Two copies of one disk may have written the same version: then the other fields decide, in the same way everywhere.
                 new |= *ours < *holder_state;
                 *ours = (*ours).max(*holder_state);
             }
@@ -260,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_counts() {
+    fn the_greatest_version_counts() {
         let (mut ours, me) = (Holders::default(), node(1));
         let mut known = vec![ours.clone()];
         for (index, end) in [(0, 3), (1, 9)] {

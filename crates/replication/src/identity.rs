@@ -1,12 +1,12 @@
-//! Whether this disk is what it was: asked of the peers at the start, before anything is written.
+//! Finds out at the start, before anything is written, whether this disk has lost what the node had acknowledged: the node asks its peers.
 //!
-//! A node that lost what it had acknowledged, by an older disk put back or a write that was not kept, would give its numbers a second time. Peers
-//! know better: their hellos say how much of our log they have, under which hash, and what we once told them to have. If they know more
-//! or other, the node takes a new incarnation.
+//! An older disk that was put back lacks what the node acknowledged later; so does a disk that did not keep a write. The node would then use the
+//! numbers of its lost batches again. A peer's hello says how much of our log the peer has, under which hash, and what we last reported to it. If a
+//! peer has more than we, or another hash, the node takes a new incarnation.
 //!
-//! A peer that has less of our log is asked nothing back: its hash is looked up in our own log ([`IdentityAnswer::Look`]).
+//! If a peer has less of our log, its hash is compared with the hash in our own log ([`IdentityAnswer::Look`]).
 //!
-//! A disk that was copied below the file system while the node lives is not older, and is seen otherwise ([`Elsewheres`]).
+//! A disk that is copied below the file system while its node runs is not older; [`Elsewheres`] detects the copy.
 
 mod duplicate_node;
 
@@ -17,54 +17,54 @@ use whimbrel_crdt::{Hash, Incarnation, VersionVector};
 pub use self::duplicate_node::{DuplicateNode, Elsewheres};
 use crate::{Now, broken, wire::Hello};
 
-/// What this node has, at the moment at which a hello comes.
+/// What this node has when a hello arrives.
 #[derive(Clone, Debug)]
 pub struct Own {
-    /// What is on its disk.
+    /// What is on its disk, by origin.
     pub durable: VersionVector,
     /// The hash of the last batch of its own log.
     pub hash: Hash,
 }
 
-/// Why the incarnation cannot go on.
+/// Why the incarnation must not be used any longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Because {
     /// A peer has more of our log than we.
     TheyHaveMore {
-        /// Who.
+        /// The peer.
         peer: Incarnation,
-        /// Up to which number.
+        /// The last number that the peer has.
         number: u64,
     },
     /// A peer has another batch under one of our numbers.
     TheyHaveOther {
-        /// Who.
+        /// The peer.
         peer: Incarnation,
-        /// Which number.
+        /// The number.
         number: u64,
     },
-    /// We once told a peer to have more of someone's log.
+    /// We once reported to a peer more of some log than we have now.
     WeHadMore {
-        /// Who.
+        /// The peer.
         peer: Incarnation,
     },
 }
 
-/// What follows.
+/// What the driver has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdentityAnswer {
-    /// Tell [`Identity::looked`] the hash of the batch in our own log that ends with this number.
+    /// Give [`Identity::looked`] the hash of the batch in our own log that ends with this number.
     Look {
-        /// For whom.
+        /// The peer whose hash is compared.
         peer: Incarnation,
-        /// Which number.
+        /// The number.
         number: u64,
     },
-    /// Take a new incarnation, and with it a free slot; what the disk has is another replica's closed log.
+    /// Take a new incarnation and a free slot. The log of the old incarnation stays on this disk as a closed log.
     Renew(Because),
-    /// Go on. `all`: every peer was asked; else those who did not answer may know better later, which is an alarm of the partition.
+    /// Keep the incarnation. If a peer that did not answer in time has more of our log, the partition raises an alarm later.
     Keep {
-        /// Whether all have answered.
+        /// Whether all peers have answered.
         all: bool,
     },
 }
@@ -79,7 +79,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Asks these members whether this node is `me`, as it believes; those who do not answer in time are unreachable, and a node that is alone goes on.
+    /// Begins the check with these members. Those that do not answer in time count as unreachable; a node that reaches no peer goes on.
     pub fn new(
         me: Incarnation,
         members: BTreeSet<Incarnation>,
@@ -97,13 +97,13 @@ impl Identity {
         }
     }
 
-    /// When [`Identity::time`] is wanted.
+    /// When to call [`Identity::time`], on the monotonic clock.
     pub fn deadline(&self) -> u64 {
         self.until
     }
 
-    /// A peer's hello. Also after the decision: who answers late can still know more. What was written since is ours, so it is held against `own` as
-    /// it is now.
+    /// A peer's hello, also after the decision: a late peer may still have more of our log. `own` is what this node has now, since what it wrote in
+    /// the meantime is its own.
     pub fn hello(&mut self, peer: Incarnation, hello: &Hello, own: &Own) -> Option<IdentityAnswer> {
         let mine = own.durable.get(self.me);
         let number = hello.durable.get(self.me);
@@ -130,7 +130,7 @@ impl Identity {
         self.answered(peer)
     }
 
-    /// What our own log has there; `None` if that was cut, which all had by then.
+    /// The hash in our own log at that number. `None`: that part of the log was cut, so all members had it by then.
     pub fn looked(
         &mut self,
         peer: Incarnation,
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_meanwhile_is_ours() {
+    fn batches_written_after_the_start_are_our_own() {
         let mut identity = identity();
         let late = Now {
             wall_micros: 0,
@@ -290,7 +290,7 @@ mod tests {
             identity.time(late),
             Some(IdentityAnswer::Keep { all: false })
         );
-        // The peer has two batches that were written since the start, by way of another, and remembers what it was told of a third node then.
+        // The peer got two batches from this node since the start, through a third node, and remembers what this node has reported since.
         let now = Own {
             durable: vector(&[(1, 12), (2, 6)]),
             hash: Hash([2; 32]),

@@ -1,19 +1,19 @@
 //! Causal broadcast of batches between replicas: wire format, links, partitions, members; pure, no I/O
 //!
-//! Purpose: the machines by which nodes come to hold the same logs and apply them in causal order. What is in a batch is opaque here.
-//! `service::peers` drives a partition inside its owner; `server::cluster` drives members, identity and placement; the simulator drives the same machines.
-//! `docs/replication.md` tells the whole.
+//! Purpose: the machines by which nodes come to hold the same logs and apply them in causal order. The content of a batch is opaque here.
+//! `service::peers` drives a partition inside its owner; `server::cluster` drives members, identity and placement; the simulator drives the same
+//! machines. `docs/replication.md` describes frames and machines.
 //!
 //! Invariants:
-//! - Machines take `(now, input)` and give outputs; the driver carries these out and brings back what comes of them.
-//! - A peer is told what is durable, never what is under way.
-//! - Only the batch that follows by number and hash is taken: a gap waits, a fork is refused.
-//! - A batch is handed to its owner after all that it depends on.
-//! - Nothing a peer does decides how much memory is used: windows and `budget` do.
+//! - Machines take `(now, input)` and give outputs. The driver carries the outputs out and returns their results as inputs.
+//! - A node reports to its peers what is durable, never what is still being written.
+//! - Only the batch that follows by number and hash is accepted. A batch behind a gap must be sent again; a fork stops the link.
+//! - The owner gets a batch after all batches on which it depends.
+//! - Windows and `budget` bound the memory, whatever a peer does.
 //!
 //! Reading order: `wire`, `link`; `partition/api`, `partition/mod`, `receive`, `apply`, `ship`, `stability`, then `snapshot`, `snapshot_send`,
-//! `snapshot_receive`, `syncing`, `release`. Who: `identity`, `members`, `roster`, `holders`, `placement`. Clients: `waits`, `readers`, `announced`.
-//! Then `blobs`, `paths`, `clocks`, `budget`.
+//! `snapshot_receive`, `syncing`, `release`. Membership: `identity`, `members`, `roster`, `holders`, `placement`. Clients: `waits`, `readers`,
+//! `announced`. Then `blobs`, `paths`, `clocks`, `budget`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,7 +1,7 @@
-//! A stream between two nodes: who is at the other end, what both understand, whether it is alive.
+//! A stream between two nodes: checks who is at the other end, which version both speak, and whether the peer is alive.
 //!
-//! Both sides send their handshake at once and nothing else until they have the other's. The driver has checked the certificate; that its
-//! name is the handshake's is checked here.
+//! Both sides send their handshake at once, and nothing else before the other's handshake has come. The driver has checked the certificate; this
+//! module checks that the certificate has the name in the handshake.
 
 use whimbrel_crdt::Incarnation;
 
@@ -13,9 +13,9 @@ use crate::{
 /// Times of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// A ping is sent so long after the one before.
+    /// The time between two pings.
     pub ping_after_micros: u64,
-    /// A peer that was not heard for so long is no longer live (docs/design.md#glossary).
+    /// A peer that was not heard for so long is not live (docs/design.md#glossary).
     pub silence_micros_max: u64,
 }
 
@@ -28,12 +28,12 @@ impl Default for Config {
     }
 }
 
-/// What was agreed on.
+/// What both ends agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// The other node's name.
     pub name: String,
-    /// Its present life.
+    /// Its incarnation.
     pub incarnation: Incarnation,
     /// The version spoken.
     pub wire: u16,
@@ -41,13 +41,13 @@ pub struct Agreed {
     pub features: u64,
 }
 
-/// Why the stream is closed. The log is told; all but `Silent` need a person.
+/// Why the stream is closed. This goes to the log file; all but `Silent` need an operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// Of another cluster.
+    /// The node belongs to another cluster.
     #[error("the node {0} belongs to another cluster")]
     Cluster(String),
-    /// The certificate is another's.
+    /// The certificate has another name than the handshake.
     #[error("the node calls itself {said}, its certificate says {certified}")]
     Name {
         /// In the handshake.
@@ -55,10 +55,10 @@ pub enum LinkError {
         /// In the certificate.
         certified: String,
     },
-    /// It is this node.
+    /// The peer is this node.
     #[error("this is a stream to ourselves")]
     Oneself,
-    /// There is no version that both speak.
+    /// No version is spoken by both.
     #[error("the node speaks versions {min} to {max} of the wire format")]
     Version {
         /// Its oldest.
@@ -79,9 +79,9 @@ pub enum LinkError {
 pub enum Arrived {
     /// The link is up.
     Up(Agreed),
-    /// For a partition, or for blobs.
+    /// The frame is for a partition, or for blobs.
     Pass(Frame),
-    /// Send this back.
+    /// Send this answer.
     Answer(Frame),
     /// Nothing more to do.
     Nothing,
@@ -100,7 +100,7 @@ pub struct Link {
     pings: u64,
     pinged_at: u64,
     round_trip_micros: Option<u64>,
-    /// How far the peer's wall clock is ahead of our monotonic one, which nobody sets.
+    /// How far the peer's wall clock is ahead of our monotonic clock, which nobody sets.
     ahead_of_mono_micros: Option<i64>,
     pongs: u64,
 }
@@ -138,8 +138,8 @@ impl Link {
         self.round_trip_micros
     }
 
-    /// How far the peer's wall clock was ahead of our monotonic one at the last round trip, to half of that. Whoever adds how far the monotonic one
-    /// is ahead of our wall clock knows how the two wall clocks stand, also when ours was set since ([`crate::clocks::Clocks`]).
+    /// How far the peer's wall clock was ahead of our monotonic clock at the last round trip, to within half of that round trip. Added to the
+    /// difference of our own two clocks it compares the two wall clocks, also when ours was set since ([`crate::clocks::Clocks`]).
     pub fn ahead_of_mono_micros(&self) -> Option<i64> {
         self.ahead_of_mono_micros
     }
@@ -149,15 +149,14 @@ impl Link {
         self.pongs
     }
 
-    /// Bytes came, of which a frame is to be made: a peer that sends a long one is not silent meanwhile.
+    /// Bytes of a frame came: a peer that sends a long frame is not silent meanwhile.
     pub fn heard(&mut self, now: Now) {
         self.heard_at = now.mono_micros;
     }
 
     /// Takes a frame.
     ///
-    /// # Errors
-    /// The stream is to be closed.
+    /// The driver has to close the stream.
     pub fn arrive(&mut self, now: Now, frame: Frame) -> Result<Arrived, LinkError> {
         self.heard_at = now.mono_micros;
         match (frame, &self.agreed) {
@@ -207,7 +206,8 @@ impl Link {
         Ok(Some(Frame::Ping(Ping { id: self.pings })))
     }
 
-    /// This node takes no frame at present, and so sees no answer: a ping to send, if one is due, by which the peer hears that it lives.
+    /// This node reads no frames at present, so it sees no answers. Returns a ping to send, if one is due, so that the peer knows that this node is
+    /// alive.
     pub fn busy(&mut self, now: Now) -> Option<Frame> {
         let due = now.mono_micros.saturating_sub(self.pinged_at) >= self.config.ping_after_micros;
         if self.agreed.is_none() || !due {
@@ -342,13 +342,13 @@ mod tests {
             ..at(2)
         };
         assert_eq!(link.arrive(now, pong), Ok(Arrived::Nothing));
-        // Half of the round trip ago it was the peer's.
+        // The peer read its clock half a round trip ago.
         assert_eq!(link.ahead_of_mono_micros(), Some(5_500_000));
         assert_eq!(link.pongs(), 1);
         assert_eq!(link.round_trip_micros(), Some(1_000_000));
         link.heard(at(4));
         assert!(link.time(at(5)).is_ok());
-        // A node that takes nothing goes on to say that it lives, and blames nobody for what it did not hear.
+        // A node that reads nothing goes on to send pings, and does not count the peer as silent.
         assert_eq!(link.busy_deadline(), 6_000_000);
         assert_eq!(link.busy(at(5)), None);
         assert_eq!(link.busy(at(9)), Some(Frame::Ping(Ping { id: 3 })));

@@ -1,20 +1,19 @@
-//! Who belongs to a cluster, as a CRDT: joining, removal, closing of logs, slots. [`crate::roster`] keeps it and hands it on.
+//! The members of a cluster as a CRDT: joining, removal, closing of logs, slots. [`crate::roster`] stores and sends it.
 //!
 //! Invariants:
-//! - Members own disjoint shares of the slots and give slots from their own only: no two members whose logs are not closed have one slot.
-//! - Only the owner of a free slot gives it on to another member, and numbers that with those that it lets in. So what others say of a removed member
-//!   covers these gifts, too: one of which nobody has heard when its logs are closed is void ([`slots`]).
-//! - A log is closed when all other members say the same of it, each after it knew of the removal and took nothing more from the removed one
-//!   itself. From then on what any of them gets of it, it gets from another who has said the same, so nobody ever gets more. What they say covers the
-//!   nodes that
-//!   the removed one let in, too: whom nobody has heard of by then is no member, and its slot is the heir's.
-//! - Of what a member has said the last word counts. It says all of them anew when it hears of another removal, so whoever knows its word about one
-//!   knows what it
-//!   said of the others at that time, or later.
-//! - It ends before the first batch that rests on what nobody has, since another removed one took that with it: such a batch can be applied nowhere.
+//! - Members own disjoint shares of the slots and give slots only from their own: no two members whose logs are open have one slot.
+//! - Only the owner of a free slot gives it to another member. It numbers these grants together with the nodes that it lets in. So the reports of
+//!   other members on its logs cover its grants, too: a grant of which nobody has heard when the logs are closed is void ([`slots`]).
+//! - A removed member's logs are closed when all other members report the same of them, each after it knew of the removal and accepted nothing more
+//!   from that member itself. From then on, what one of them gets of these logs it gets from another one that has reported the same, so nobody ever
+//!   gets more. The reports also cover the nodes that the removed member let in. A node of which nobody has heard by then is no member, and its slot
+//!   belongs to the heir.
+//! - The last report of a member counts. It makes all of its reports anew when it hears of another removal. So a node that knows its report about one
+//!   log knows its report about each other log of that time, or a later one.
+//! - A closed log ends before the first batch that depends on a lost batch of another removed member: no node can ever apply such a batch.
 //! - A closed log is the same everywhere, and stays closed.
 //!
-//! A node asks a second sponsor only under a new incarnation, so each is joined once.
+//! A node asks a second sponsor only under a new incarnation, so each incarnation is let in once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,39 +29,40 @@ use slots::Grants;
 /// Slots, one bit each.
 pub type Slots = u64;
 
-/// How much of a removed member's logs a node holds, and how many it knows to have been let in by it. Two who say the same hold the same.
+/// A report: how much of a removed member's logs a node holds, and how many nodes that member let in, as far as it knows. Two equal reports mean that
+/// the two nodes hold the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct Said {
-    /// Which of the words of this node about that member it is; 0: the first, and where it does not matter.
+    /// The number of this report among this node's reports about that member; 0: the first one, or where the number does not matter.
     #[n(3)]
     #[cbor(default)]
     turn: u64,
-    /// All of it, counted, for people.
+    /// The sum of all numbers, for the operator.
     #[n(0)]
     sum: u64,
-    /// Of the last numbers in all partitions, and of the gaps.
+    /// A hash of the last numbers in all partitions and of the gaps.
     #[n(1)]
     digest: u64,
-    /// How many it has let in.
+    /// How many nodes the removed member has let in.
     #[n(2)]
     sponsored: u64,
 }
 
-/// In which partitions something of a removed member's log rests on what is not here; of which log, and up to where that one is here; and whether
-/// this node is syncing in the partition. If it is not it says that of closed logs only.
+/// Gaps: the partitions in which a batch of a removed member's log depends on one that is not here. Each has the log of that other batch with its
+/// last number here, and whether this node is syncing in the partition. A node that is not syncing lists gaps of closed logs only.
 pub type Gaps = BTreeSet<(PartitionId, Dot, bool)>;
 
-/// Where the closed logs of some end, by partition; where none is said there is nothing of them.
+/// The ends of some members' closed logs, by partition. A partition without an end has nothing of the log.
 pub type Ends = BTreeMap<Incarnation, BTreeMap<PartitionId, u64>>;
 
-/// Where they end in one partition.
+/// The ends in one partition.
 pub fn ends_in(ends: &Ends, partition: PartitionId) -> BTreeMap<Incarnation, u64> {
     let of = |logs: &BTreeMap<PartitionId, u64>| logs.get(&partition).copied().unwrap_or(0);
     ends.iter().map(|(id, logs)| (*id, of(logs))).collect()
 }
 
 impl Said {
-    /// `logs`: the last number by partition.
+    /// A report of these numbers. `logs`: the last number by partition.
     pub fn of(sponsored: u64, logs: &BTreeMap<PartitionId, u64>, gaps: &Gaps) -> Self {
         let mut hasher = blake3::Hasher::new();
         let mut sum = sponsored;
@@ -87,29 +87,29 @@ impl Said {
         }
     }
 
-    /// Operations, and nodes that were let in.
+    /// The sum of ops and of nodes that were let in.
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// What is said, whenever it was.
+    /// The report without its number.
     fn vote(self) -> Self {
         Said { turn: 0, ..self }
     }
 }
 
-/// What is known of the logs of one that was removed.
+/// What is known of a removed member's logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 struct Ending {
-    /// By each other member, while it is not closed.
+    /// The reports of the other members, while the logs are open.
     #[n(0)]
     said: BTreeMap<Incarnation, Said>,
-    /// What of that could be applied: all, but for what rests on what nobody has.
+    /// The ends of the closed logs: all that could be applied, without batches that depend on lost ones.
     #[n(1)]
     closed: Option<Said>,
 }
 
-/// One member, or one that was. The number 7 was used for closing a single partition.
+/// A present or former member. The number 7 was used for closing a single partition.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Member {
     /// Its name.
@@ -122,23 +122,23 @@ pub struct Member {
     sponsor: Option<Dot>,
     #[n(3)]
     share: Slots,
-    /// Who has removed it, and when: the number is the wall clock's, for people.
+    /// The members that removed it; the number is the wall clock's time of the removal, for the operator.
     #[n(4)]
     removals: BTreeSet<Dot>,
-    /// Of closing a single partition: empty, and there for whoever knows nothing else.
+    /// From the closing of a single partition: empty, for versions that need the field.
     #[n(5)]
     by_partition: BTreeMap<Incarnation, u64>,
-    /// Nodes whose sponsor knew of the removal: they have nothing to say to it.
+    /// Nodes whose sponsor knew of the removal: no report of them is needed.
     #[n(6)]
     excused: BTreeSet<Incarnation>,
     #[n(8)]
     ending: Option<Ending>,
-    /// Free slots that it has given on. Absent as long as it has given none, and where older nodes wrote it.
+    /// Free slots that it has given to others. Absent as long as it has given none, and in rosters of older nodes.
     #[n(9)]
     grants: Option<Grants>,
 }
 
-/// A slot as it came: beyond 63 there is none.
+/// Reads a slot, which is 63 at most.
 fn a_slot<C>(d: &mut minicbor::Decoder<'_>, _: &mut C) -> Result<u8, minicbor::decode::Error> {
     let slot = d.u8()?;
     if slot < 64 {
@@ -163,22 +163,22 @@ impl Member {
         }
     }
 
-    /// Who let it in, and as its how manieth; `None`: it founded the cluster.
+    /// The sponsor, and the number among the nodes that the sponsor let in; `None`: this member founded the cluster.
     pub fn sponsor(&self) -> Option<Dot> {
         self.sponsor
     }
 
-    /// Who has removed it, and at which microsecond since 1970.
+    /// The members that removed it, with the time in microseconds since 1970.
     pub fn removals(&self) -> impl Iterator<Item = Dot> {
         self.removals.iter().copied()
     }
 
-    /// Where its logs end, if they are closed.
+    /// The ends of its logs, if they are closed.
     pub fn closed(&self) -> Option<Said> {
         self.ending.as_ref().and_then(|ending| ending.closed)
     }
 
-    /// What others have said of its logs so far.
+    /// The reports of others on its logs.
     pub fn said(&self) -> impl Iterator<Item = (Incarnation, Said)> {
         let said = self.ending.iter().flat_map(|ending| &ending.said);
         said.map(|(who, said)| (*who, *said))
@@ -201,7 +201,7 @@ impl Member {
         self.settle();
     }
 
-    /// What was said before it was closed is over.
+    /// Deletes the reports once the logs are closed.
     fn settle(&mut self) {
         if let Some(ending) = self.ending.as_mut().filter(|e| e.closed.is_some()) {
             ending.said.clear();
@@ -216,14 +216,14 @@ impl Member {
 pub struct Members(#[n(0)] BTreeMap<Incarnation, Member>);
 
 impl Members {
-    /// The first node, which was alone before, under this slot, and owns these others: those that no incarnation of it has had.
+    /// A cluster of one node, under this slot. It owns the other slots that no incarnation of it has had.
     pub fn found(founder: Incarnation, name: &str, slot: u8, share: Slots) -> Self {
         let slot = slot & 63;
         let member = Member::new(name, slot, None, share & !(1 << slot));
         Self([(founder, member)].into())
     }
 
-    /// Joins another replica's state.
+    /// Merges another replica.
     pub fn join(&mut self, other: &Self) {
         for (id, theirs) in &other.0 {
             match self.0.get_mut(id) {
@@ -234,7 +234,7 @@ impl Members {
         self.forget_grants();
     }
 
-    /// A member is gone, or no longer wanted; `micros`: the wall clock, for people. Whether it was there, and not removed.
+    /// Removes a member; `micros`: the wall clock, for the operator. Whether it was a member and not removed before.
     pub fn remove(&mut self, by: Incarnation, member: Incarnation, micros: u64) -> bool {
         let Some(member) = self.0.get_mut(&member) else {
             return false;
@@ -246,7 +246,7 @@ impl Members {
         new
     }
 
-    /// `me` holds so much of a removed member's logs, durable. Whether that says anything new.
+    /// `me` reports what it holds, durably, of a removed member's logs. Whether the report is new.
     pub fn say(&mut self, me: Incarnation, of: Incarnation, said: Said) -> bool {
         let Some(member) = self.0.get_mut(&of).filter(|m| m.closed().is_none()) else {
             return false;
@@ -256,18 +256,18 @@ impl Members {
         if before.is_some_and(|before| before.vote() == said.vote()) {
             return false;
         }
-        // It may be less than before: what others hold may be lost with them.
+        // A report may name less than the one before: what others hold may be lost with them.
         let turn = before.map_or(0, |before| before.turn.saturating_add(1));
         ending.said.insert(me, Said { turn, ..said });
         true
     }
 
-    /// Closes what can be closed; whether anything was. `ended`: what this node holds of each of which it will never apply more, and what it has
-    /// applied of that.
+    /// Closes the logs that can be closed; whether any was. `ended`: for each member of whose logs this node will never apply more, what it holds and
+    /// what it has applied.
     ///
-    /// Two that are removed at once do not wait for each other; but either may have let in someone the rest does not know of, and what one wrote may
-    /// rest on what the other did, so all must be agreed on. Who holds the same of all of them has applied the same in the end, so the ends are the
-    /// same wherever they are found.
+    /// Two members that are removed at once do not wait for each other. But either may have let in a node that the others do not know, and the
+    /// batches of one may depend on those of the other, so all reports must agree. Nodes that hold the same of all logs have applied the same in the
+    /// end, so every node finds the same ends.
     pub fn close(&mut self, ended: &BTreeMap<Incarnation, (Said, Said)>) -> bool {
         let ready: Vec<(Incarnation, Option<Said>)> = self
             .closing()
@@ -292,14 +292,14 @@ impl Members {
         closed
     }
 
-    /// Members that were removed, and whose logs are not closed.
+    /// Removed members whose logs are open.
     pub fn closing(&self) -> Vec<Incarnation> {
         let removed = self.0.iter().filter(|(_, m)| !m.removals.is_empty());
         let open = removed.filter(|(_, member)| member.closed().is_none());
         open.map(|(id, _)| *id).collect()
     }
 
-    /// Who has to say how much it holds of a removed member's logs, and has said what.
+    /// The members that have to report on a removed member's logs, with their reports.
     pub fn holders(&self, of: Incarnation) -> BTreeMap<Incarnation, Option<Said>> {
         let Some(member) = self.0.get(&of) else {
             return BTreeMap::new();
@@ -311,7 +311,8 @@ impl Members {
         let all: BTreeMap<Incarnation, Option<Said>> = others
             .map(|(other, _)| (*other, said.get(other).copied()))
             .collect();
-        // Who had to say it and was removed, too, says nothing any more: those who got something from it say what they have, excused or not.
+        // A member that had to report and was removed as well reports nothing any more. Then all others report, since they may have got something
+        // from it.
         let silent = self.0.iter().any(|(other, state)| {
             let removed = !state.removals.is_empty() && state.closed().is_none();
             removed && *other != of && !member.excused.contains(other)
@@ -324,7 +325,7 @@ impl Members {
         if asked.is_empty() { all } else { asked }
     }
 
-    /// What all others say of a removed member's logs, if they say the same.
+    /// The report of all other members on a removed member's logs, if they are equal.
     fn agreed(&self, id: Incarnation) -> Option<Said> {
         let holders = self.holders(id);
         let mut said = holders.values();
@@ -344,8 +345,8 @@ impl Members {
         open.map(|(id, _)| *id).collect()
     }
 
-    /// Whether it belongs to the cluster no more: it was removed, or let in by one that had been, of which the others had not heard when they closed
-    /// that one's logs.
+    /// Whether it does not belong to the cluster any more: it was removed, or let in by a removed member without the others' knowledge when they
+    /// closed that member's logs.
     pub fn is_out(&self, id: Incarnation) -> bool {
         let removed = |member: &Member| !member.removals.is_empty();
         self.get(id).is_some_and(removed) || self.is_void(id)
@@ -360,7 +361,7 @@ impl Members {
             })
     }
 
-    /// How many nodes a member has let in, and how often it has given slots on.
+    /// How many nodes a member has let in, and how often it has given slots away.
     pub fn sponsored(&self, by: Incarnation) -> u64 {
         let numbers = self.0.values().filter_map(|member| {
             let dot = member.sponsor.filter(|dot| dot.origin == by)?;
@@ -371,7 +372,7 @@ impl Members {
         numbers.max().unwrap_or(0).max(last)
     }
 
-    /// All members, and those that were.
+    /// All present and former members.
     pub fn iter(&self) -> impl Iterator<Item = (Incarnation, &Member)> {
         self.0.iter().map(|(id, member)| (*id, member))
     }
@@ -381,7 +382,7 @@ impl Members {
         self.0.get(&id)
     }
 
-    /// Those whose slot a member has got when their logs were closed: it must know all that they wrote before it gives a UID.
+    /// The former members whose slot this member got when their logs were closed: it must know all that they wrote before it claims a UID.
     pub fn holders_before(&self, id: Incarnation) -> BTreeSet<Incarnation> {
         let Some(slot) = self.0.get(&id).map(|member| member.slot) else {
             return BTreeSet::new();

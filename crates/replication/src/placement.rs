@@ -1,20 +1,20 @@
 //! Which nodes hold and serve a partition, and in which order they are asked: rendezvous hashing within a region.
 //!
-//! Each node and partition have a score, a hash of both; the highest score is first. Nobody has to agree on anything but who the members are, and when one
-//! comes or goes, nothing changes its place but what that one serves or served. Names, not incarnations, are hashed: a node that comes back with a new
-//! disk has its place again. `docs/decisions/0031`.
+//! Each pair of node and partition has a score, a hash of both; nodes are asked from the highest score down. Nodes have to agree only on who the
+//! members are. When a member comes or goes, only the partitions that it serves or served change their place. Names are hashed, not incarnations: a
+//! node that comes back with a new disk has its place again. `docs/decisions/0031`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::PartitionId;
 
-/// What a node is there for.
+/// The role of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// It serves clients of the accounts that fall to it.
+    /// A worker serves the accounts that are placed on it.
     #[default]
     Worker,
-    /// It holds everything, and serves only when no worker of its region can.
+    /// A storage node holds everything, and serves only when no worker of its region can.
     Storage,
 }
 
@@ -28,7 +28,7 @@ impl Role {
         }
     }
 
-    /// As a node tells it: a worker says nothing, as nodes did before there were roles.
+    /// The number in the roster. A worker has none, as nodes had before there were roles.
     #[must_use]
     pub fn number(self) -> Option<u16> {
         match self {
@@ -37,7 +37,7 @@ impl Role {
         }
     }
 
-    /// What a node has told. A number that is not known here, of a newer version, is a worker's: it is asked, and may say no.
+    /// The role of a number in the roster. An unknown number, of a newer version, counts as a worker's: that node is asked, and may refuse.
     #[must_use]
     pub fn of_number(number: Option<u16>) -> Role {
         match number {
@@ -52,22 +52,23 @@ impl Role {
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// Where it stands.
+    /// Its region.
     pub region: String,
-    /// What it is there for.
+    /// Its role.
     pub role: Role,
-    /// How far it is: nodes of other regions are asked in this order.
+    /// Its distance: nodes of other regions are asked in this order.
     pub distance: u64,
-    /// Whether it holds the partition that is looked at: else it is not asked.
+    /// Whether it holds the partition in question; else it is not asked.
     pub holds: bool,
 }
 
 /// The nodes that may serve a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served<'n> {
-    /// In the order in which they are asked: those of this region, the workers first, then those of other regions, the near ones first.
+    /// The nodes in the order in which they are asked: those of this region first, workers before storage nodes; then those of other regions, the
+    /// nearest first.
     pub order: Vec<&'n Node>,
-    /// So many of them serve it, each as well as the others.
+    /// So many nodes at the front serve the partition, each as well as the others.
     pub first: usize,
 }
 
@@ -80,7 +81,7 @@ impl Served<'_> {
     }
 }
 
-/// Who serves a partition in `region`. `workers`: how many of a region's workers do; 0: all of them. `nodes` need no order.
+/// The nodes that serve a partition in `region`. `workers`: how many workers of a region serve it; 0: all of them. `nodes` need no order.
 #[must_use]
 pub fn serve<'n>(
     partition: PartitionId,
@@ -95,7 +96,7 @@ pub fn serve<'n>(
         let last = std::cmp::Reverse(score(partition, &node.name));
         (foreign, node.role, distance, last, node.name.clone())
     });
-    // Those of the first kind there is: workers of this region, if it has any.
+    // The first kind of node that exists: workers of this region, if it has any.
     let of = |node: &Node| (node.region != region, node.role);
     let alike = order.first().map_or(0, |first| {
         let alike = order.iter().take_while(|node| of(node) == of(first));
@@ -108,8 +109,8 @@ pub fn serve<'n>(
     Served { order, first }
 }
 
-/// Who is to hold a partition, by name: each node of role `storage`, and of each region the first `workers` of its workers (0: all of them). If these
-/// are fewer than `least`, those workers besides that come first among all that are left. `nodes` need no order; whether they hold it now does not
+/// The names of the nodes that are to hold a partition: each node of role `storage`, and the first `workers` workers of each region (0: all of them).
+/// If these are fewer than `least`, the first of the remaining workers are added. `nodes` need no order; whether they hold the partition now does not
 /// matter.
 #[must_use]
 pub fn holders(
@@ -141,7 +142,7 @@ pub fn holders(
         .collect()
 }
 
-/// Part of the format in so far as nodes that compute it otherwise relay to each other in vain.
+/// Nodes that compute the score in another way would relay to each other in vain, so this is a part of the format.
 fn score(partition: PartitionId, name: &str) -> u64 {
     let mut hasher = blake3::Hasher::new_derive_key("whimbrel placement 1");
     hasher.update(&partition.0.to_be_bytes());

@@ -1,18 +1,18 @@
-//! Who else looks at an account, and how high its counter is there (docs/design.md#rule-5).
+//! Which other nodes have readers on an account, and how high its counter is there (docs/design.md#rule-5).
 //!
-//! Purpose: a claim is shown at once when every other live replica with readers was heard with a counter at least as high, for what
-//! that one claims from then on is higher. Replicas tell each other which accounts have readers, and the counters of these.
+//! Purpose: a claim becomes visible at once when every other live peer with readers has reported a counter at least as high, for whatever that peer
+//! claims later is higher. Nodes report to each other which accounts have readers, and the counters of these accounts.
 //!
 //! Invariants:
-//! - A counter counts when its teller's log is applied here up to the number at which it was told: whatever the teller claimed up to that counter
-//!   is here then. Frames of a link are in order; batches may come on other ways.
-//! - `Reads` tells every change once: what is forgotten with a peer, too.
-//! - Told is what is durable: a counter that a crash takes back could be claimed again.
-//! - Whoever has no link with this node, but with one of its peers, is heard by that peer, which tells what it was told ([`crate::paths`]).
-//! - Nobody is waited for who is not live, and nobody by the first claim of a message for longer than the patience: what the owner shows after that may be
-//!   late (docs/design.md#rule-4), and what is claimed again waits longer (`mailbox::Peers`).
+//! - A counter counts when its sender's log is applied here up to the number that came with it: then everything that the sender had claimed up to
+//!   that counter is here. Frames of a link are in order; batches may come on other ways.
+//! - `Reads` reports every change once, also when a peer is forgotten.
+//! - Only durable counters are reported: a counter that a crash takes back could be claimed again.
+//! - A node without a link to this one is heard through a common peer, which passes its reports on ([`crate::paths`]).
+//! - Only live peers are waited for, and the first claim of a message waits no longer than the time-out. What the owner makes visible after that may
+//!   be late (docs/design.md#rule-4); a claim that is made again waits longer (`mailbox::Peers`).
 //!
-//! All is forgotten in a crash, and told anew on each link.
+//! Nothing of this survives a crash; it is reported anew on each link.
 
 mod others;
 
@@ -31,16 +31,15 @@ use crate::{
 /// Bounds and times.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// A peer without a link for so long is not live (docs/design.md#glossary). A link ends by itself when nothing was heard on it for
-    /// as long.
+    /// A peer without a link for so long is not live (docs/design.md#glossary). A link ends by itself after the same time of silence.
     pub silence_micros_max: u64,
     /// How many round trips a peer is waited for.
     pub timeout_round_trips: u64,
-    /// But at least so long: what is waited for is told after a sync of the peer's disk, which no round trip of its pings holds.
+    /// The least time-out: a counter is reported after a sync of the peer's disk, which the round trip of a ping does not contain.
     pub timeout_micros_min: u64,
-    /// And no longer than this. Also where no round trip was measured.
+    /// The greatest time-out. It also holds where no round trip was measured.
     pub timeout_micros_max: u64,
-    /// Accounts that one peer may say to have readers: for more nobody waits.
+    /// Accounts for which one peer may report readers; for further accounts nobody waits.
     pub accounts_max: usize,
     /// Accounts in one frame: some 25 bytes each.
     pub frame_accounts_max: usize,
@@ -59,54 +58,54 @@ impl Default for Config {
     }
 }
 
-/// What is to be done, in this order.
+/// What the driver has to do, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// There is something to send: [`Readers::transmit`].
     Wake(Incarnation),
-    /// Less is to be waited for than before: the owner releases what waits.
+    /// Fewer peers are waited for than before: the owner makes visible what waited for them.
     RemoteReaders(Account),
-    /// A peer has readers on the account now, or no more.
+    /// A peer has readers on the account now, or none any more.
     Reads {
-        /// Who.
+        /// The peer.
         peer: Incarnation,
-        /// What.
+        /// The account.
         account: Account,
-        /// Whether it has.
+        /// Whether it has readers.
         reading: bool,
     },
-    /// Between other nodes than before this one passes on: [`Readers::passes`].
+    /// The pairs between which this node forwards have changed: [`Readers::passes`].
     Passes,
 }
 
-/// Another live replica with readers on an account.
+/// Another live peer with readers on an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteReaders {
-    /// Who. Its slot is the membership's to say.
+    /// The peer. Its slot is known to the membership.
     pub peer: Incarnation,
-    /// The greatest counter heard from it.
+    /// The greatest counter of the peer that counts.
     pub counter: u32,
-    /// How long the first claim of a message waits for it.
+    /// How long the first claim of a message waits for this peer.
     pub timeout_micros: u64,
 }
 
-/// What a peer told of an account with readers.
+/// What is known of a peer's readers on one account.
 #[derive(Default)]
 struct PeerReaders {
     heard: u32,
-    /// The greatest counter that was told, whether it counts yet or not.
+    /// The greatest counter that was reported, whether it counts yet or not.
     told: u32,
-    /// Who has told it, and has not taken it back: the peer itself, or those who tell of it.
+    /// Nodes whose report of these readers still holds: the peer itself, or nodes that pass its reports on.
     by: Vec<Incarnation>,
-    /// Counters that wait for the peer's log, with the number: the first of them, and the newest.
+    /// Counters that wait for the peer's log, each with its number: the first of them, and the newest.
     candidate: Option<(u64, u32)>,
     latest: Option<(u64, u32)>,
-    /// Nobody who told it is heard any more since then, or it was not told again on a newer link.
+    /// Since then no node that reported these readers is linked, or the report was not repeated on a newer link.
     stale_since: Option<u64>,
 }
 
 impl PeerReaders {
-    /// What this one told counts no more. Whether nobody else has told it.
+    /// The report of this node does not hold any more. Whether no other report is left.
     fn is_left_by(&mut self, teller: Incarnation) -> bool {
         self.by.retain(|by| *by != teller);
         self.by.is_empty()
@@ -117,24 +116,24 @@ impl PeerReaders {
 struct Peer {
     linked: bool,
     awake: bool,
-    /// The next frame says that all from before is void.
+    /// The next frame says that all earlier reports are void.
     anew: bool,
     due: BTreeSet<Account>,
-    /// It is to be told with whom this node has links.
+    /// Whether the list of this node's links is due to the peer.
     links_due: bool,
-    /// Whose readers it is told of, and what is due of each.
+    /// The nodes whose readers are passed on to this peer, and what is due of each.
     relayed: BTreeMap<Incarnation, Relay>,
-    /// Of whose it is told no more, and is to know it.
+    /// Nodes whose readers are not passed on any more, which the peer has to hear.
     ended: BTreeSet<Incarnation>,
-    /// Its own number when it told last.
+    /// The end of its log at its last report.
     upto: u64,
-    /// Who tells of its readers, with the round trip between the two.
+    /// Nodes that pass its reports on, with the round trip between the two.
     by: BTreeMap<Incarnation, Option<u64>>,
-    /// When it was linked, or told of, last, if it is not.
+    /// When it was last heard, if it is not linked and nobody passes its reports on.
     unlinked_at: u64,
     round_trip_micros: Option<u64>,
     accounts: BTreeMap<Account, PeerReaders>,
-    /// Candidates by the number they wait for.
+    /// Counters that wait, by the number they wait for.
     waiting: BTreeSet<(u64, Account)>,
 }
 
@@ -143,7 +142,7 @@ impl Peer {
         self.linked || !self.by.is_empty()
     }
 
-    /// What is told to it by this node ends.
+    /// Drops what is due to this peer.
     fn fall_silent(&mut self) {
         self.due.clear();
         self.links_due = false;
@@ -151,7 +150,7 @@ impl Peer {
         self.ended.clear();
     }
 
-    /// What this one has told of it is void unless it is told again.
+    /// What this node has reported of the peer is void unless it is repeated.
     fn left_by(&mut self, now: Now, teller: Incarnation) {
         for known in self.accounts.values_mut() {
             if known.is_left_by(teller) {
@@ -160,7 +159,7 @@ impl Peer {
         }
     }
 
-    /// This one tells of it no more.
+    /// This node passes the peer's reports on no longer.
     fn is_told_no_more_by(&mut self, now: Now, teller: Incarnation) {
         if self.by.remove(&teller).is_some() {
             self.left_by(now, teller);
@@ -168,20 +167,20 @@ impl Peer {
         }
     }
 
-    /// There is no other way to it any more since then.
+    /// Notes the time if the peer is not reached any more.
     fn part(&mut self, now: Now) {
         if !self.is_reached() {
             self.unlinked_at = now.mono_micros;
         }
     }
 
-    /// How long the first claim of a message waits for it, if that is known.
+    /// How long the first claim of a message waits for this peer.
     fn patience(&self, config: &Config, round_trips: impl Fn(Incarnation) -> Option<u64>) -> u64 {
         let (trips, least) = (config.timeout_round_trips, config.timeout_micros_min);
         let (round_trip, least) = if self.linked || self.by.is_empty() {
             (self.round_trip_micros, least)
         } else {
-            // Its disk and that of the node between are synced before it is heard.
+            // Two disks are synced before the peer is heard: its own, and that of the node in between.
             let ways = self.by.iter();
             let ways =
                 ways.filter_map(|(by, rest)| Some(round_trips(*by)?.saturating_add((*rest)?)));
@@ -192,7 +191,7 @@ impl Peer {
         patience.unwrap_or(most).max(least).min(most)
     }
 
-    /// Counts what need wait no longer. Whether more is heard.
+    /// Counts the counters that need not wait any longer. Whether the greatest one has grown.
     fn count(&mut self, account: Account, applied: u64) -> bool {
         let Some(known) = self.accounts.get_mut(&account) else {
             return false;
@@ -209,7 +208,7 @@ impl Peer {
         known.heard > before
     }
 
-    /// It has no readers on the account. Whether it had.
+    /// The peer has no readers on the account. Whether it had some.
     fn forget(&mut self, account: Account) -> bool {
         let Some(known) = self.accounts.remove(&account) else {
             return false;
@@ -227,18 +226,18 @@ pub struct Readers {
     partition: PartitionId,
     /// Accounts with readers here, and their counters, durable.
     here: BTreeMap<Account, u32>,
-    /// Our own log is durable up to this.
+    /// The end of our own durable log.
     own: u64,
     applied: VersionVector,
     peers: BTreeMap<Incarnation, Peer>,
     paths: Paths,
-    /// Of whom is told to whom, because they have no link.
+    /// Pairs (of, to): the readers of `of` are reported to `to`, because the two have no link.
     passes: BTreeSet<(Incarnation, Incarnation)>,
     out: VecDeque<Output>,
 }
 
 impl Readers {
-    /// Nobody reads. `own`: up to where our own log is durable.
+    /// No readers. `own`: up to where our own log is durable.
     pub fn new(config: Config, partition: PartitionId, me: Incarnation, own: u64) -> Self {
         Self {
             config,
@@ -260,7 +259,7 @@ impl Readers {
 
     /// There is a link to this peer now; an older one is gone.
     pub fn linked(&mut self, now: Now, id: Incarnation) {
-        // It may know nothing of what it told of others before.
+        // The peer may have forgotten what it reported of others before.
         self.told_by_nobody(now, id);
         let peer = self.peers.entry(id).or_default();
         peer.linked = true;
@@ -270,12 +269,12 @@ impl Readers {
         peer.due = self.here.keys().copied().collect();
         self.wake(id);
         self.paths.linked(id);
-        // What was told on an older link is void there.
+        // Reports of an older link are void there.
         self.passes.retain(|(_, to)| *to != id);
         self.tell_links();
     }
 
-    /// The link is gone. The peer counts as live until there was none for long enough.
+    /// The link is gone. The peer counts as live until it was not linked for long enough.
     pub fn unlinked(&mut self, now: Now, id: Incarnation) {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.linked) else {
             return;
@@ -290,7 +289,7 @@ impl Readers {
         self.tell_links();
     }
 
-    /// The peer has nothing of the partition any more: it has no readers from now on, whether there is a link or not.
+    /// The peer has left the partition: it has no readers from now on, linked or not.
     pub fn left(&mut self, now: Now, id: Incarnation) {
         self.unlinked(now, id);
         let had = self.peers.remove(&id).map(|peer| peer.accounts);
@@ -311,13 +310,13 @@ impl Readers {
         }
     }
 
-    /// There are readers here from now on. The account's counter is durably at least this.
+    /// The account has readers here from now on. Its counter is durably at least this.
     pub fn watch(&mut self, account: Account, counter: u32) {
         self.here.insert(account, counter);
         self.announce(account);
     }
 
-    /// There are no readers here any more.
+    /// The account has no readers here any more.
     pub fn unwatch(&mut self, account: Account) {
         if self.here.remove(&account).is_some() {
             self.announce(account);
@@ -338,7 +337,7 @@ impl Readers {
         }
     }
 
-    /// A peer's log is applied here up to this number; with the counters that its batches carry. Also at the start.
+    /// A peer's log is applied here up to this number; `counters`: those that its batches carry. Also called at the start.
     pub fn applied(&mut self, id: Incarnation, number: u64, counters: &[(Account, u32)]) {
         self.applied.advance(id, number);
         let applied = self.applied.get(id);
@@ -366,7 +365,7 @@ impl Readers {
         self.out.extend(more.into_iter().map(Output::RemoteReaders));
     }
 
-    /// A peer tells of its readers.
+    /// A peer reports its readers.
     pub fn received(&mut self, now: Now, id: Incarnation, told: ReadersFrame) {
         if self.peers.get(&id).is_some_and(|peer| peer.linked) {
             let passed_on = self.passes.range(of_peer(id)).next().is_some();
@@ -377,7 +376,7 @@ impl Readers {
         }
     }
 
-    /// `by` tells of `id`: itself, or who passes on.
+    /// `by` reports the readers of `id`: the peer itself, or a node that passes its reports on.
     fn take(&mut self, now: Now, id: Incarnation, by: Incarnation, told: ReadersFrame) {
         let accounts_max = self.config.accounts_max;
         let applied = self.applied.get(id);
@@ -470,7 +469,7 @@ impl Readers {
         }))
     }
 
-    /// The other live replicas with readers on the account.
+    /// The other live peers with readers on the account.
     pub fn peers(&self, now: Now, account: Account) -> Vec<RemoteReaders> {
         let live = self.peers.iter().filter(|(_, peer)| {
             is_live(now, peer, self.config.silence_micros_max)
@@ -487,13 +486,13 @@ impl Readers {
         readers.collect()
     }
 
-    /// Whether every live replica with readers on the account was heard with a counter at least as high.
+    /// Whether every live peer with readers on the account has reported a counter at least as high.
     pub fn is_heard(&self, now: Now, account: Account, counter: u32) -> bool {
         let mut peers = self.peers(now, account).into_iter();
         peers.all(|heard| heard.counter >= counter)
     }
 
-    /// Time has passed: who is not live has no readers.
+    /// Time has passed: a peer that is not live has no readers.
     pub fn time(&mut self, now: Now) {
         let silence = self.config.silence_micros_max;
         let mut forgotten = Vec::new();
@@ -521,7 +520,7 @@ impl Readers {
         self.peers.retain(|_, peer| is_live(now, peer, silence));
     }
 
-    /// When [`Readers::time`] is wanted, on the monotonic clock.
+    /// When to call [`Readers::time`], on the monotonic clock.
     pub fn deadline(&self) -> Option<u64> {
         let silence = self.config.silence_micros_max;
         let peers = self.peers.values().filter(|p| !p.accounts.is_empty());
@@ -535,12 +534,12 @@ impl Readers {
             .map(|since| since.saturating_add(silence))
     }
 
-    /// Whether there are readers of the account here.
+    /// Whether the account has readers here.
     pub fn is_watched(&self, account: Account) -> bool {
         self.here.contains_key(&account)
     }
 
-    /// All peers are to know of the account.
+    /// Reports the account to all peers.
     fn announce(&mut self, account: Account) {
         let linked = self.peers.iter_mut().filter(|(_, peer)| peer.linked);
         let ids: Vec<Incarnation> = linked

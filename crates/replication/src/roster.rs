@@ -1,15 +1,17 @@
-//! Who belongs to a cluster, and where each is reached: one membership for all partitions of a node, handed on as a state.
+//! The roster: who belongs to a cluster, and where each node is reached. One membership for all partitions of a node, replicated as a state.
 //!
-//! Every node keeps the whole of it and shows it to each peer before anything else on a link, and again when it has changed; two that differ are
-//! joined. It is a few kilobytes. `docs/decisions/0018` says why it is no operation of a partition.
+//! Every node keeps the complete roster. It sends the roster to each peer before anything else on a link, and again when it has changed; two rosters
+//! that differ are merged. It takes a few kilobytes. `docs/decisions/0018` says why changes of it are no ops of a partition.
 //!
 //! Invariants:
-//! - A slot is given by one sponsor, from its own share, once ([`Members`]): the number of the sponsoring is found in the state itself, so a
-//!   sponsor must have the state durable before it answers the newcomer.
-//! - Nothing is taken over from who is no member: neither from one that was removed, nor from one that it let in and that no member has told of.
-//! - What is said of a removed member's logs is said when the removal is durable here, and nothing comes from that member any more.
-//! - Nothing is ever taken out but what was said of logs that are closed, so that a join only adds.
-//! - It fits into a frame ([`ROSTER_BYTES_MAX`], [`HOLDERS_BYTES_MAX`]), and what members say of partitions ([`Holders`]) keeps nobody from being let in.
+//! - A slot is given once, by one sponsor, from its own share ([`Members`]). The number of the sponsoring is found in the roster itself, so a sponsor
+//!   must have the roster durable before it answers the newcomer.
+//! - Nothing is merged from a node that is no member: neither from a removed member, nor from a node that a removed member let in and of which no
+//!   member has told.
+//! - A node reports what it holds of a removed member's logs when the removal is durable here and nothing comes from that member any more.
+//! - Only reports about closed logs are ever deleted, so a merge only adds.
+//! - The roster fits into a frame ([`ROSTER_BYTES_MAX`], [`HOLDERS_BYTES_MAX`]), and the entries of members about partitions ([`Holders`]) never keep
+//!   a node from being let in.
 
 mod closing;
 
@@ -27,19 +29,20 @@ use crate::{
     placement::Role,
 };
 
-/// Encoded. 64 slots, so some dozens of members, each with a name and an address; half of what a frame may have.
+/// The longest encoded roster: 64 slots, so some dozens of members, each with a name and an address. Half of what a frame may have.
 pub const ROSTER_BYTES_MAX: usize = 128 << 10;
 
-/// What members say of partitions, encoded, beside the rest. A node that is away from all has 3 KiB: so much for 38 of them.
+/// The longest encoded [`Holders`], beside the rest. A node that is away from all partitions takes 3 KiB: enough for 38 of them.
 pub const HOLDERS_BYTES_MAX: usize = 120 << 10;
 
-/// With so much nobody leaves another partition: what others say at the same time, and that words become longer as they change, has room beyond.
+/// With this length no node leaves another partition. The rest is room for entries that others write at the same time, and for entries that become
+/// longer.
 pub const LEAVING_BYTES_MAX: usize = 90 << 10;
 
-/// Where a node is reached. The last one that the node itself told counts.
+/// Where a node is reached. The last place that the node itself announced counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct Place {
-    /// Counts what the node told of itself.
+    /// The version of the place.
     #[n(0)]
     pub version: u64,
     /// Its present life.
@@ -48,19 +51,19 @@ pub struct Place {
     /// Host and port.
     #[n(2)]
     pub address: String,
-    /// Where it stands.
+    /// Its region.
     #[n(3)]
     pub region: String,
-    /// What it is there for, as [`Role::number`]; one that is not known here counts as none.
+    /// Its role, as [`Role::number`]; an unknown number counts as none.
     #[n(4)]
     pub role: Option<u16>,
-    /// Whether it knows that slots are given on ([`Roster::share_out`]); absent: an earlier version, which does not.
+    /// Whether the node knows that slots are given on ([`Roster::share_out`]). Absent: an earlier version, which does not.
     #[n(5)]
     pub shares: Option<bool>,
 }
 
 impl Place {
-    /// What it is there for.
+    /// Its role.
     pub fn role(&self) -> Role {
         Role::of_number(self.role)
     }
@@ -74,7 +77,7 @@ pub struct Roster {
     /// By name.
     #[n(1)]
     places: BTreeMap<String, Place>,
-    /// Which partitions they hold; of who is not in it all. Absent as long as nobody has said anything, and where older nodes wrote it.
+    /// Which partitions members hold; a member without an entry holds all. Absent as long as there is no entry, and in rosters of older nodes.
     #[n(2)]
     holders: Option<Holders>,
 }
@@ -82,39 +85,39 @@ pub struct Roster {
 /// Why the membership is not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RosterError {
-    /// The sponsor has none to give.
+    /// The sponsor has no free slot.
     #[error("this node has no slot left to give")]
     NoSlot,
-    /// The sponsor is none.
+    /// The sponsor is no member.
     #[error("this node is no member")]
     NoMember,
-    /// Somebody has removed it.
+    /// The node was removed.
     #[error("this node was removed from the cluster")]
     Removed,
     /// [`ROSTER_BYTES_MAX`], [`HOLDERS_BYTES_MAX`]
     #[error("the membership would be too long")]
     TooLong,
-    /// It does not stand so to the partition.
+    /// Its phase in the partition does not allow the change.
     #[error(transparent)]
     OutOfTurn(#[from] OutOfTurn),
 }
 
-/// What became of what another node has shown.
+/// The result of merging another node's roster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeOutcome {
-    /// All of it is known now.
+    /// It was merged.
     Taken {
-        /// Something was new.
+        /// Whether anything was new.
         new: bool,
     },
-    /// It was removed: nothing of it was taken over.
+    /// That node was removed: nothing was merged.
     Removed,
-    /// No member has let it in: nothing of it was taken over.
+    /// No member has let that node in: nothing was merged.
     Stranger,
 }
 
 impl Roster {
-    /// The first node, which has this slot and may give those of the share.
+    /// A cluster of one node, with this slot and this share of free slots.
     pub fn found(founder: Incarnation, name: &str, slot: u8, share: Slots) -> Self {
         Roster {
             members: Members::found(founder, name, slot, share),
@@ -123,35 +126,35 @@ impl Roster {
         }
     }
 
-    /// Who belongs to it.
+    /// The members.
     pub fn members(&self) -> &Members {
         &self.members
     }
 
-    /// Where the nodes are, by name.
+    /// The places of the nodes, by name.
     pub fn places(&self) -> &BTreeMap<String, Place> {
         &self.places
     }
 
-    /// Those of the members that were not removed.
+    /// The members that were not removed.
     pub fn present(&self) -> impl Iterator<Item = (&str, &Place)> {
         let places = self.places.iter();
         let present = places.filter(|(_, place)| !self.members.is_out(place.incarnation));
         present.map(|(name, place)| (name.as_str(), place))
     }
 
-    /// How a node stands to a partition.
+    /// A node's entry for a partition.
     pub fn holder_state(&self, node: Incarnation, partition: PartitionId) -> HolderState {
         let said = self.holders.as_ref();
         said.map_or_else(HolderState::default, |of| of.holder_state(node, partition))
     }
 
-    /// Whether a member holds a partition and goes on with it: then it may serve accounts of it.
+    /// Whether a member holds a partition and does not leave it: then it may serve accounts of it.
     pub fn holds(&self, node: Incarnation, partition: PartitionId) -> bool {
         self.holder_state(node, partition).phase == Phase::Holds
     }
 
-    /// `me` begins to leave a partition. It has that on disk before anybody is told.
+    /// `me` begins to leave a partition. The caller has to store that before anybody hears it.
     ///
     /// # Errors
     /// [`RosterError`]; nothing has changed then.
@@ -162,7 +165,7 @@ impl Roster {
         self.say(me, |holders| holders.leave(me, partition))
     }
 
-    /// `me` holds a partition as before, after all.
+    /// `me` does not leave a partition after all.
     ///
     /// # Errors
     /// [`RosterError`]; nothing has changed then.
@@ -209,7 +212,7 @@ impl Roster {
         Ok(())
     }
 
-    /// What members say of partitions.
+    /// The entries of members for partitions.
     pub fn holders(&self) -> Holders {
         self.holders.clone().unwrap_or_default()
     }
@@ -228,7 +231,7 @@ impl Roster {
         former.map(|(id, member)| (id, member.slot)).collect()
     }
 
-    /// `sponsor` lets a node in; whether it was not in before.
+    /// `sponsor` lets a node in. Whether the node is new.
     ///
     /// # Errors
     /// [`RosterError`]; nothing has changed then.
@@ -256,10 +259,10 @@ impl Roster {
         Ok(true)
     }
 
-    /// `me` gives free slots to those of `linked` that have fewer than their part, so that the loss of no member takes most of them along; whether it gave any.
-    /// It has that on disk before anybody is told.
+    /// `me` gives free slots to those of `linked` that have fewer than their part, so that no member takes most of them along when it is lost.
+    /// Whether it gave any. The caller has to store that before anybody hears it.
     ///
-    /// Nothing is given as long as a member is of a version that would take them for the slots of who had them before.
+    /// Nothing is given while a member has a version that would count these slots as their former owners'.
     ///
     /// # Errors
     /// [`RosterError::TooLong`]: nothing has changed then.
@@ -278,7 +281,7 @@ impl Roster {
         Ok(given)
     }
 
-    /// `by` removes a member; `micros`: the wall clock. Whether it was one.
+    /// `by` removes a member; `micros`: the wall clock. Whether the member was one and not removed before.
     ///
     /// # Errors
     /// [`RosterError::Removed`]: `by` itself was; [`RosterError::TooLong`]. Nothing has changed then.
@@ -298,7 +301,7 @@ impl Roster {
         Ok(removed)
     }
 
-    /// A node tells where it is.
+    /// A node announces its place.
     ///
     /// # Errors
     /// [`RosterError::TooLong`]
@@ -313,16 +316,16 @@ impl Roster {
     fn place(&mut self, name: &str, place: &Place) {
         let ours = self.places.entry(name.to_owned());
         let ours = ours.or_insert_with(|| place.clone());
-        // Two copies of one disk may have told the same number: the rest decides, everywhere alike.
+        // Two copies of one disk may have announced the same version: then the other fields decide, in the same way everywhere.
         if *ours < *place {
             *ours = place.clone();
         }
     }
 
-    /// Takes over what another node shows, if it is a member.
+    /// Merges another node's roster, if that node is a member.
     ///
-    /// One that is not known here is, if a member that was not removed has let it in. What one that was removed has done since others know nothing of:
-    /// they may have said already how much they hold of it.
+    /// A node that is unknown here counts as a member if a member that was not removed has let it in. What a removed member did after its removal is
+    /// not merged: other nodes may have reported already how much they hold of its logs.
     ///
     /// # Errors
     /// [`RosterError::TooLong`]; nothing has changed then.
@@ -332,7 +335,7 @@ impl Roster {
         }
         if self.members.get(from).is_none() {
             let mut at = from;
-            // A tree: no longer than there are members.
+            // The sponsors form a tree: the path is no longer than the number of members.
             for _ in theirs.members.iter() {
                 let Some(dot) = theirs.members.get(at).and_then(|member| member.sponsor()) else {
                     return Ok(MergeOutcome::Stranger);
@@ -351,7 +354,7 @@ impl Roster {
         Ok(MergeOutcome::Taken { new })
     }
 
-    /// Joins what a member knows; whether anything was new.
+    /// Merges a member's roster; whether anything was new.
     ///
     /// # Errors
     /// [`RosterError::TooLong`]; nothing has changed then.
@@ -371,7 +374,7 @@ impl Roster {
         Ok(changed)
     }
 
-    /// Who is no member, or none whose logs are open, has nothing to say of partitions.
+    /// Deletes the entries of nodes that are no members or whose logs are closed.
     fn forget_words(&mut self) {
         let open = |id| self.members.get(id).is_some_and(|of| of.closed().is_none());
         if let Some(mut holders) = self.holders.take() {
@@ -386,7 +389,7 @@ impl Roster {
         fits.then_some(()).ok_or(RosterError::TooLong)
     }
 
-    /// Whether another node knows of one that `me` has let in and does not know: then this disk is older than what was told from it.
+    /// Whether another node knows a member that `me` has let in and that is unknown here: then this disk is older than what it has reported.
     pub fn has_forgotten(&self, me: Incarnation, theirs: &Self) -> bool {
         theirs.members.iter().any(|(id, member)| {
             let by_me = member.sponsor().is_some_and(|dot| dot.origin == me);
@@ -394,7 +397,7 @@ impl Roster {
         })
     }
 
-    /// Another member with the slot of this one whose logs are open, too. It comes from a sponsor that went on from an older disk without being
+    /// Another member with the same slot whose logs are open, too. Such a member comes from a sponsor that went on with an older disk without being
     /// noticed: the two must not write to the same accounts.
     pub fn clash(&self, id: Incarnation) -> Option<Incarnation> {
         let slots = self.slots();
@@ -435,7 +438,7 @@ mod tests {
 
     #[test]
     fn slots_are_given_once_by_all_sponsors() {
-        // Everyone lets others in, none knowing of the others' newcomers.
+        // Every node lets others in, without knowing the others' newcomers.
         let mut rosters = BTreeMap::from([(node(1), founded())]);
         let mut next = 2;
         loop {
@@ -462,7 +465,7 @@ mod tests {
             all.join(roster).unwrap();
         }
         let slots: std::collections::BTreeSet<u8> = all.slots().into_values().collect();
-        // All of them, each once.
+        // All slots, each once.
         assert_eq!((slots.len() as u64, next - 1), (64, 64));
         let clashes = all.slots().into_keys().filter_map(|id| all.clash(id));
         assert_eq!(clashes.count(), 0);
@@ -480,7 +483,7 @@ mod tests {
         [(node(of), [(HERE, holding)].into())].into()
     }
 
-    /// Three members, of which the third is removed by the first.
+    /// Three members, of which the first removes the third.
     pub(super) fn removed() -> Roster {
         let mut roster = founded();
         for (id, name) in [(2, "b"), (3, "c")] {
@@ -492,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_let_in_knowing_of_the_removal_is_not_asked() {
+    fn a_node_let_in_after_the_removal_need_not_report() {
         let mut roster = removed();
         roster.sponsor(node(1), node(4), "d").unwrap();
         roster.settle(node(1), &held(3, 0, 0, 0)).unwrap();
@@ -501,9 +504,9 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_removed_lets_nobody_in() {
+    fn a_removed_member_lets_nobody_in() {
         let ours = removed();
-        // It has not heard, and is cut off.
+        // It has not heard of its removal, and is cut off.
         let mut theirs = founded();
         for (id, name) in [(2, "b"), (3, "c")] {
             theirs.sponsor(node(1), node(id), name).unwrap();
@@ -523,11 +526,11 @@ mod tests {
             let expected = (ours.clone(), Ok(MergeOutcome::Stranger));
             assert_eq!(hear(&ours, from, &theirs), expected);
         }
-        // A member that had heard of them before tells of them.
+        // A member that had heard of the newcomers before tells of them.
         let (told, result) = hear(&ours, 2, &theirs);
         assert_eq!(result, Ok(MergeOutcome::Taken { new: true }));
         assert!(!told.members().is_out(node(5)));
-        // When it is closed without them they are none, and learn it.
+        // When its logs are closed without them, they are no members, and learn it.
         let mut closed = ours;
         for me in [1, 2] {
             closed.settle(node(me), &held(3, 0, 0, 0)).unwrap();
@@ -549,7 +552,7 @@ mod tests {
         for id in 2..=17 {
             roster.sponsor(node(1), node(id), "n").unwrap();
         }
-        // Replaced one after the other, many times, by whoever still can.
+        // Nodes are replaced one after the other, many times, by any member that still can let one in.
         for (oldest, id) in (2..).zip(18..400) {
             roster.remove(node(1), node(oldest), 1).unwrap();
             let members = roster.members();
@@ -587,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_twice_is_given_the_same() {
+    fn a_node_that_asks_twice_gets_the_same() {
         let mut roster = founded();
         assert_eq!(roster.sponsor(node(1), node(2), "b"), Ok(true));
         let once = roster.clone();
@@ -596,15 +599,15 @@ mod tests {
     }
 
     #[test]
-    fn an_older_disk_is_noticed_by_whom_it_let_in() {
+    fn an_older_disk_is_noticed_by_the_nodes_it_let_in() {
         let old = founded();
         let mut new = old.clone();
         new.sponsor(node(1), node(2), "b").unwrap();
         assert!(old.has_forgotten(node(1), &new));
         assert!(!new.has_forgotten(node(1), &old));
-        // What the other did is no concern of this disk.
+        // A newcomer of another sponsor does not concern this disk.
         assert!(!old.has_forgotten(node(2), &new));
-        // Unnoticed, it gives the slot again, and that is seen by whoever meets both.
+        // If that goes unnoticed, it gives the slot again, and each node that meets both members notices it.
         let mut twice = old.clone();
         twice.sponsor(node(1), node(3), "c").unwrap();
         twice.join(&new).unwrap();
@@ -613,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_changes_nothing() {
+    fn a_roster_that_would_be_too_long_does_not_change() {
         let mut roster = founded();
         let long = "x".repeat(ROSTER_BYTES_MAX);
         assert_eq!(
@@ -629,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn what_members_say_of_partitions_goes_with_the_roster() {
+    fn entries_for_partitions_travel_with_the_roster() {
         let partition = PartitionId::accounts(3);
         let mut ours = founded();
         assert_eq!(ours.leave(node(9), partition), Err(RosterError::NoMember));
@@ -639,7 +642,7 @@ mod tests {
         ours.leave(node(1), partition).unwrap();
         assert!(!ours.holds(node(1), partition) && ours.holds(node(2), partition));
         assert!(ours.holds(node(1), PartitionId::accounts(4)));
-        // One that was written before there were such words takes none away.
+        // A roster from before there were such entries deletes none.
         let mut theirs = before.clone();
         assert_eq!(ours.clone().join(&theirs), Ok(false));
         assert_eq!(theirs.join(&ours), Ok(true));
@@ -665,7 +668,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_partitions_is_bounded_and_keeps_nobody_out() {
+    fn entries_for_partitions_are_bounded_and_keep_nobody_out() {
         let mut roster = founded();
         let mut said = 0;
         for id in 2..40 {
@@ -702,7 +705,7 @@ mod tests {
         (joins, places).prop_map(|(joins, places)| {
             let mut roster = founded();
             for (sponsor, member) in joins {
-                // One sponsor each, as nodes owe it.
+                // Each node has one sponsor, as nodes guarantee.
                 let _ = roster.sponsor(node(sponsor), node(member * 10 + sponsor), "n");
             }
             for (name, version, address) in places {

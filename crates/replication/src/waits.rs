@@ -1,13 +1,14 @@
-//! How much a client waits for: batches of which it is told when `f` other nodes have applied them, durably, blobs included: what is only stored may rest on
-//! what nobody else has.
+//! Clients that wait for other nodes: a client is answered when `f` other nodes have applied its batch durably, with the blobs. A batch that is only
+//! stored may depend on batches that nobody else has.
 //!
-//! On [`Outcome::Enough`] the client is answered, on [`Outcome::Abort`] it gets its protocol's temporary error. An outcome is given once and is final: who
-//! acknowledges later changes nothing.
+//! On [`Outcome::Enough`] the client is answered; on [`Outcome::Abort`] it gets its protocol's temporary error. An outcome is given once and is
+//! final: later acknowledgements change nothing.
 //!
-//! A batch of the queue is provisional: hidden until then, and its origin logs an abort. One of an account is not (`docs/decisions/0038`).
+//! A batch of the queue is provisional: it is hidden until the outcome, and on an abort its origin logs the abort. A batch of an account is not
+//! provisional (`docs/decisions/0038`).
 //!
-//! After a crash nothing waits here any more. A provisional batch that is found then, at its origin or at another node, counts unless its origin's log has the
-//! abort: the client may have been answered, and the origin may be gone for ever (`docs/decisions/0026`).
+//! After a crash nothing waits here any more. A provisional batch that is found then, at its origin or at another node, counts unless its origin's
+//! log has the abort: the client may have been answered, and the origin may be lost (`docs/decisions/0026`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +22,7 @@ use crate::{Now, broken, wire::BlobName};
 /// Bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// After so long the client is given up on: it is in front of an SMTP client's patience (RFC 5321, section 4.5.3.2: minutes).
+    /// After so long the batch is aborted, before the SMTP client's own time-out (RFC 5321, section 4.5.3.2: minutes).
     pub timeout_micros: u64,
     /// Batches that wait at once.
     pub waiting_max: usize,
@@ -36,28 +37,28 @@ impl Default for Config {
     }
 }
 
-/// Why nothing was begun: temporary, the client is told at once.
+/// Why no batch may be made: temporary; the client gets the error at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Fewer nodes are reachable than have to answer.
+    /// Fewer nodes are reachable than have to confirm.
     #[error("{reachable} nodes are reachable, {needed} have to answer")]
     TooFew {
-        /// How many are.
+        /// How many are reachable.
         reachable: usize,
-        /// How many have to be.
+        /// How many have to confirm.
         needed: usize,
     },
-    /// Too many wait.
+    /// Too many batches wait.
     #[error("too many batches wait")]
     TooMany,
 }
 
-/// What became of a batch.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Enough nodes have the batch of this number: it counts, answer the client.
+    /// Enough nodes have the batch that ends with this number: answer the client.
     Enough(u64),
-    /// They do not in time: log an abort.
+    /// Too few nodes confirmed the batch in time: log an abort.
     Abort(u64),
 }
 
@@ -82,22 +83,22 @@ impl Wait {
 pub struct Waits {
     config: Config,
     waits: BTreeMap<u64, Wait>,
-    /// Those that had enough when they began: told with the next.
+    /// Batches that had enough when their wait began: reported with the next outcome.
     complete: BTreeSet<u64>,
-    /// When each is given up.
+    /// When each wait ends.
     untils: BTreeSet<(u64, u64)>,
     /// Up to which number each peer has applied our log.
     applied: BTreeMap<Incarnation, u64>,
-    /// The blobs that are waited for.
+    /// The blobs of waiting batches.
     blobs: BTreeMap<BlobName, Named>,
 }
 
-/// A blob that is waited for.
+/// A blob of waiting batches.
 #[derive(Default)]
 struct Named {
-    /// By which batches.
+    /// The batches that name the blob.
     by: BTreeSet<u64>,
-    /// Who has it; perhaps not the batch.
+    /// Nodes that have the blob, perhaps without the batch.
     at: BTreeSet<Incarnation>,
 }
 
@@ -114,7 +115,7 @@ impl Waits {
         }
     }
 
-    /// Before the batch is made: whether it may be.
+    /// Whether a batch may be made: call this before.
     ///
     /// # Errors
     /// The client gets the temporary error now.
@@ -128,8 +129,8 @@ impl Waits {
         Ok(())
     }
 
-    /// The batch that ends with `number` is in our log: `needed` others must have it, and these blobs. An earlier one of this number never was: its
-    /// commit failed.
+    /// The batch that ends with `number` is in our log: `needed` other nodes must have it and these blobs. If a batch with this number waits already,
+    /// its commit has failed: this one takes its place.
     pub fn begin(&mut self, now: Now, number: u64, needed: usize, blobs: BTreeSet<BlobName>) {
         self.end(number);
         let mut wait = Wait {
@@ -154,10 +155,10 @@ impl Waits {
         self.waits.insert(number, wait);
     }
 
-    /// A peer said that it has applied our log up to a number, durably, where ours ends with `own`: outcomes by number.
+    /// A peer has applied our log up to this number, durably; our log ends with `own`. Returns outcomes by number.
     ///
-    /// Who has more than we have remembers batches that this disk lost ([`crate::identity`]): what we write under these numbers it takes for
-    /// what it has. It does not count.
+    /// A peer that has more of our log than we have remembers batches that this disk has lost ([`crate::identity`]). It takes our new batches under
+    /// these numbers for those it has, so its report does not count.
     pub fn applied(&mut self, peer: Incarnation, number: u64, own: u64) -> Vec<Outcome> {
         if number > own && !broken("wait-counts-who-remembers-more") {
             return Vec::new();
@@ -166,7 +167,7 @@ impl Waits {
         let number = number.max(before);
         self.applied.insert(peer, number);
         let mut touched = Vec::new();
-        // Of those before it has been noted.
+        // Earlier batches were counted before.
         let fresh = (Bound::Excluded(before), Bound::Unbounded);
         for (of, wait) in self.waits.range_mut(fresh) {
             if *of > number {
@@ -181,7 +182,7 @@ impl Waits {
 
     /// A peer has a blob on disk.
     pub fn has_blob(&mut self, peer: Incarnation, blob: BlobName) -> Vec<Outcome> {
-        // Of what nobody waits for nothing is kept.
+        // A blob that no batch waits for is not noted.
         let Some(named) = self.blobs.get_mut(&blob) else {
             return Vec::new();
         };
@@ -213,7 +214,7 @@ impl Waits {
         self.untils.first().map(|(until, _)| *until)
     }
 
-    /// Of those that have got something.
+    /// Ends those of these waits that have enough.
     fn enough(&mut self, mut touched: Vec<u64>) -> Vec<Outcome> {
         touched.extend(&self.complete);
         touched.sort_unstable();
@@ -300,14 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn who_remembers_more_than_we_have_does_not_count() {
+    fn a_peer_with_more_of_our_log_does_not_count() {
         let mut waits = waits(1, &[]);
         assert_eq!(waits.applied(node(2), 7, 5), []);
         assert_eq!(waits.applied(node(3), 5, 5), [Outcome::Enough(5)]);
     }
 
     #[test]
-    fn of_many_that_wait_those_that_have_enough_are_told() {
+    fn of_many_waits_those_that_have_enough_end() {
         let mut waits = Waits::new(Config::default());
         let other = BlobName([2; 48]);
         for (number, blob) in [(1, BLOB), (2, other), (3, BLOB)] {
@@ -315,7 +316,7 @@ mod tests {
         }
         assert_eq!(waits.applied(node(2), 2, 9), []);
         assert_eq!(waits.has_blob(node(2), BLOB), [Outcome::Enough(1)]);
-        // Begun when the peer has all of it.
+        // The wait begins when the peer has everything.
         assert_eq!(waits.applied(node(3), 4, 9), []);
         waits.begin(at(4), 4, 1, BTreeSet::new());
         assert_eq!(
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_are_told_at_once() {
+    fn too_few_nodes_are_refused_at_once() {
         let mut waits = Waits::new(Config {
             waiting_max: 1,
             ..Config::default()

@@ -1,6 +1,8 @@
 //! What a service manager is told (sd_notify(3)): datagrams to the socket that `NOTIFY_SOCKET` names.
 //!
 //! Without that variable nothing is told. A datagram that does not arrive is logged once; the server goes on.
+//!
+//! The crate `sd-notify` 0.5 does not replace this: it takes abstract names (`@`) for paths, and waits when the manager does not read.
 
 use std::{
     io,

@@ -3,9 +3,10 @@
 use fjall::Readable;
 use whimbrel_storage::{StoreError, UploadId};
 
-use crate::commit_record::{Sealer, Tree};
 use crate::failure::read_error;
 use crate::keys;
+use crate::sealer::Sealer;
+use crate::trees::Tree;
 
 /// Rows removed by one write.
 const ROWS_MAX: usize = 512;
@@ -46,6 +47,28 @@ pub(crate) fn is_referenced(
     {
         Some(row) => row.key().map(|_| true).map_err(read_error),
         None => Ok(false),
+    }
+}
+
+impl Sealer {
+    /// Whether it is whole, and something that is written names it.
+    pub(crate) fn is_kept(&self, upload: UploadId) -> Result<bool, StoreError> {
+        Ok(self.is_whole(upload)? && is_referenced(&self.db().snapshot(), self, upload)?)
+    }
+
+    /// Whether it was finished.
+    pub(crate) fn is_whole(&self, upload: UploadId) -> Result<bool, StoreError> {
+        let whole = self.trees.meta.contains_key(keys::info(upload));
+        whole.map_err(read_error)
+    }
+
+    /// Whether anything of an upload of this name is there.
+    pub(crate) fn is_used(&self, upload: UploadId) -> Result<bool, StoreError> {
+        let meta = &self.trees.meta;
+        let used = meta
+            .contains_key(keys::info(upload))
+            .and_then(|used| Ok(used || meta.contains_key(keys::doubtful(upload))?));
+        used.map_err(read_error)
     }
 }
 

@@ -3,10 +3,8 @@
 //! The first write of an upload marks it as doubtful, so that a start finds and removes it if nothing ever names it. A small
 //! blob is one write: mark, its only chunk, and what it is.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, Bytes};
 use fjall::Readable;
@@ -16,138 +14,18 @@ use whimbrel_storage::{
     UploadId,
 };
 
-use crate::commit_record::{Sealer, Tree};
-use crate::engine::{Core, Embedded};
+use crate::core::Core;
+use crate::engine::Embedded;
 use crate::failure::read_error;
-use crate::writer::{self, Work};
+use crate::queue::Work;
+use crate::room::Lack;
+use crate::sealer::Sealer;
+use crate::trees::Tree;
+use crate::uploads::Serial;
 use crate::{blob_gc, keys};
-
-/// Uploads of this process that nothing durable names yet, begun or finished, and those that something named while they were being written.
-#[derive(Debug, Default)]
-pub(crate) struct Uploads(Mutex<BlobRow>);
-
-#[derive(Debug, Default)]
-struct BlobRow {
-    all: BTreeMap<UploadId, Upload>,
-    next: u64,
-    /// Those with lesser numbers are lost: the store was opened again meanwhile, which removes what nothing names.
-    lost_below: u64,
-    /// Whole and named, and still marked.
-    marked: Vec<UploadId>,
-}
-
-/// Marks that are to go with one group, and as many as wait for that. Those of more go at the next start.
-const MARKED_MAX: usize = 512;
-
-/// A number that no two uploads have: what is said of one must not be taken for another of its name, which may begin when it is forgotten.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Serial(u64);
-
-#[derive(Clone, Copy, Debug)]
-struct Upload {
-    serial: Serial,
-    /// The last that named it let go of it while it was being written: nobody may ever come for it.
-    let_go: bool,
-}
-
-impl BlobRow {
-    fn is_lost(&self, serial: Serial) -> bool {
-        serial.0 < self.lost_below
-    }
-}
 
 fn lost(upload: UploadId) -> StoreError {
     StoreError::Full(format!("{upload} went when the store was opened again").into())
-}
-
-impl Uploads {
-    fn lock(&self) -> MutexGuard<'_, BlobRow> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// `None` if it is known. It stays what it is then: what is lost must not be named.
-    fn begin(&self, upload: UploadId) -> Option<Serial> {
-        let mut known = self.lock();
-        let serial = Serial(known.next);
-        let Entry::Vacant(of) = known.all.entry(upload) else {
-            return None;
-        };
-        of.insert(Upload {
-            serial,
-            let_go: false,
-        });
-        known.next += 1;
-        Some(serial)
-    }
-
-    /// It is named, or never will be.
-    pub(crate) fn forget(&self, upload: UploadId) {
-        self.lock().all.remove(&upload);
-    }
-
-    /// [`Uploads::forget`] unless it is forgotten already, and another of its name known.
-    pub(crate) fn forget_this(&self, upload: UploadId, serial: Serial) {
-        let mut known = self.lock();
-        if known.all.get(&upload).is_some_and(|of| of.serial == serial) {
-            known.all.remove(&upload);
-        }
-    }
-
-    /// It is whole, and was named before: its mark goes with the next group, which knows whether it still is.
-    fn whole(&self, upload: UploadId, serial: Serial) {
-        self.forget_this(upload, serial);
-        let mut known = self.lock();
-        if known.marked.len() < MARKED_MAX {
-            known.marked.push(upload);
-        }
-    }
-
-    pub(crate) fn take_marked(&self) -> Vec<UploadId> {
-        std::mem::take(&mut self.lock().marked)
-    }
-
-    fn is_known(&self, upload: UploadId, serial: Serial) -> bool {
-        let known = self.lock();
-        known.all.get(&upload).is_some_and(|of| of.serial == serial)
-    }
-
-    pub(crate) fn is_lost(&self, upload: UploadId) -> bool {
-        let known = self.lock();
-        let of = known.all.get(&upload);
-        of.is_some_and(|of| known.is_lost(of.serial))
-    }
-
-    /// Whether this one is, be it known still or not.
-    pub(crate) fn was_lost(&self, serial: Serial) -> bool {
-        self.lock().is_lost(serial)
-    }
-
-    pub(crate) fn lose_all(&self) {
-        let mut known = self.lock();
-        known.lost_below = known.next;
-    }
-
-    /// Nothing names it any more, and it was being written. If something names it again, it is kept all the same.
-    pub(crate) fn let_go(&self, upload: UploadId) {
-        if let Some(of) = self.lock().all.get_mut(&upload) {
-            of.let_go = true;
-        }
-    }
-
-    fn is_let_go(&self, upload: UploadId) -> bool {
-        self.lock().all.get(&upload).is_some_and(|of| of.let_go)
-    }
-
-    /// The store was opened again, and has kept these: they were finished, and something durable names them.
-    pub(crate) fn keep(&self, sealer: &Sealer) -> Result<(), StoreError> {
-        let all: Vec<UploadId> = self.lock().all.keys().copied().collect();
-        for upload in all {
-            if sealer.is_kept(upload)? {
-                self.forget(upload);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// An upload under way.
@@ -218,7 +96,7 @@ impl EmbeddedWriter {
                 if core.uploads.was_lost(serial) {
                     return Err(lost(upload));
                 }
-                if let Some(full) = writer::Lack::now(&core.config).ordinary {
+                if let Some(full) = Lack::now(&core.config).ordinary {
                     return Err(full);
                 }
                 let mut write = sealer.begin();
@@ -262,18 +140,6 @@ impl EmbeddedWriter {
     }
 }
 
-impl Core {
-    /// Tells the writer's thread that something could not be written.
-    fn told<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        match &result {
-            Err(error) if error.stops_node() => self.queue.fail(error),
-            Err(_) => self.queue.wake(),
-            Ok(_) => {}
-        }
-        result
-    }
-}
-
 impl Sealer {
     fn blob_info(&self, name: BlobName) -> Result<Option<(BlobInfo, u32)>, StoreError> {
         let Some(value) = self
@@ -288,25 +154,6 @@ impl Sealer {
         let info = info
             .ok_or_else(|| StoreError::Damaged(format!("what {name} is cannot be read").into()))?;
         Ok(Some(info).filter(|(info, _)| info.name == name))
-    }
-
-    /// Whether it is whole, and something that is written names it.
-    pub(crate) fn is_kept(&self, upload: UploadId) -> Result<bool, StoreError> {
-        Ok(self.is_whole(upload)? && blob_gc::is_referenced(&self.db().snapshot(), self, upload)?)
-    }
-
-    /// Whether it was finished.
-    pub(crate) fn is_whole(&self, upload: UploadId) -> Result<bool, StoreError> {
-        let whole = self.trees.meta.contains_key(keys::info(upload));
-        whole.map_err(read_error)
-    }
-
-    fn is_used(&self, upload: UploadId) -> Result<bool, StoreError> {
-        let meta = &self.trees.meta;
-        let used = meta
-            .contains_key(keys::info(upload))
-            .and_then(|used| Ok(used || meta.contains_key(keys::doubtful(upload))?));
-        used.map_err(read_error)
     }
 }
 
@@ -375,7 +222,7 @@ impl BlobWriter for EmbeddedWriter {
                 if core.uploads.was_lost(left.serial) {
                     return Ok(());
                 }
-                if let Some(lack) = writer::Lack::now(&core.config).any {
+                if let Some(lack) = Lack::now(&core.config).any {
                     return Err(lack);
                 }
                 // Another one of this name may have been finished meanwhile.

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use fjall::{AbstractTree as _, Keyspace};
 
-use crate::commit_record::{TREES, Trees};
 use crate::config::Config;
+use crate::trees::{TREES, Trees};
 
 /// The tree tells nobody when a buffer has been emptied: how often to look. Moving one takes tens of milliseconds.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);

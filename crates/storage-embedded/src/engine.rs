@@ -5,16 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot};
-use whimbrel_storage::{BlobName, Commit, Hash, StoreError};
+use tokio::sync::Semaphore;
+use whimbrel_storage::StoreError;
 
-use crate::blobs::Uploads;
-use crate::commit_record::Sealer;
 use crate::config::Config;
+use crate::core::Core;
 use crate::directory::Directory;
 use crate::failure::OpenError;
 use crate::open;
-use crate::writer::{Job, Queue, Work, Writer};
+use crate::queue::Queue;
+use crate::sealer::Sealer;
+use crate::uploads::Uploads;
+use crate::writer::Writer;
 
 /// The embedded engine. Clones are the same store; the last one that goes closes it.
 #[derive(Clone)]
@@ -23,19 +25,6 @@ pub struct Embedded(Arc<Handle>);
 struct Handle {
     core: Arc<Core>,
     writer: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What reads and uploads need.
-pub(crate) struct Core {
-    /// None while it cannot be opened again. Whoever uses it holds the lock, so that it is not shut meanwhile.
-    pub(crate) tree: RwLock<Option<Sealer>>,
-    pub(crate) queue: Queue,
-    pub(crate) config: Config,
-    pub(crate) readers: Arc<Semaphore>,
-    pub(crate) uploaders: Arc<Semaphore>,
-    pub(crate) uploads: Uploads,
-    // Last: the lock is let go of when all else is closed.
-    pub(crate) directory: Directory,
 }
 
 /// What the engine has done since it was opened.
@@ -143,38 +132,6 @@ impl Embedded {
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.0.core
-    }
-}
-
-impl Core {
-    pub(crate) fn submit(
-        &self,
-        work: Work,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
-        let (done, result) = oneshot::channel();
-        let bytes = match &work {
-            Work::Commit(commit, _) => commit.bytes(),
-            Work::Delete(_) | Work::Abandon(..) => BlobName::BYTES,
-        };
-        self.queue.submit(Job { work, done }, bytes);
-        // The writer tells everyone; one that is gone without a word has panicked, and nobody knows what it had written.
-        async move {
-            result
-                .await
-                .unwrap_or_else(|_| Err(StoreError::Poisoned("the storage writer is gone".into())))
-        }
-    }
-
-    pub(crate) fn commit(
-        &self,
-        commit: Commit,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
-        // Hashed here, on the caller's thread: the writer's is the one that all wait for.
-        let hash = commit
-            .entry
-            .as_ref()
-            .map_or(Hash::ZERO, |entry| entry.hash());
-        self.submit(Work::Commit(commit, hash))
     }
 }
 

@@ -15,12 +15,13 @@ use whimbrel_storage::{
     UploadId,
 };
 
-use crate::blobs::{Serial, Uploads};
-use crate::commit_record::{Sealer, Tree, Write};
 use crate::failure::read_error;
 use crate::keys;
+use crate::room::Lack;
+use crate::sealer::{Sealer, Write};
+use crate::trees::Tree;
+use crate::uploads::{Serial, Uploads};
 use crate::verify::{Lengths, Positions};
-use crate::writer::Lack;
 
 type Log = (PartitionId, Origin);
 

@@ -15,8 +15,9 @@
 //!   (`docs/decisions/0017`);
 //! - what is read is covered by checksums of the tree; logs also by their own hash chain, walked at start (`verify`).
 //!
-//! Reading order: `config`, `keys` (what lies where), `commit_record`, `buffers`, `journal`, `manifest`, `open`, `verify`, `writer`, `wal_tail`,
-//! `group` (one atomic write made of many commits), `blobs`, `reads`, `snapshots`, `multi_get`; `check` (every byte, without opening).
+//! Reading order: `config`, `keys` (what lies where), `trees`, `commit_record` (seals), `buffers`, `room`, `sealer`; `journal`, `manifest`, `verify`,
+//! `open`; `uploads`, `queue`, `core`, `wal_tail`, `group` (one atomic write made of many commits), `writer`, `engine`; `blobs`, `reads`, `snapshots`,
+//! `multi_get`; `check` (every byte, without opening).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -26,6 +27,7 @@ mod buffers;
 pub mod check;
 mod commit_record;
 mod config;
+mod core;
 mod directory;
 mod engine;
 mod failure;
@@ -38,16 +40,21 @@ mod keys;
 mod manifest;
 mod multi_get;
 mod open;
+mod queue;
 mod reads;
+mod room;
+mod sealer;
 mod snapshots;
 #[cfg(test)]
 mod tests;
+mod trees;
+mod uploads;
 mod verify;
 mod wal_tail;
 mod writer;
 
 pub use blobs::{EmbeddedReader, EmbeddedWriter};
 pub use config::{Config, Disk, FILES_OPEN_MIN, RealDisk};
+pub use core::blocking_here;
 pub use engine::{Embedded, Totals};
 pub use failure::{OpenError, passes};
-pub use reads::blocking_here;

@@ -14,16 +14,15 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::commit_record::TREES;
 use crate::failure::OpenError;
-use crate::journal;
+use crate::trees::TREES;
 
 /// The version file of the tree: its name, and the version of its layout.
 pub(crate) const TREE_VERSION: &[u8] = b"FJL\x03";
 const CURRENT_BYTES: usize = 8 + 16 + 1;
 
 /// Folders of the trees: first that in which the tree keeps the names of the others, then these in the order of
-/// [`TREE_NAMES`](crate::commit_record::TREE_NAMES).
+/// [`TREE_NAMES`](crate::trees::TREE_NAMES).
 /// If some are missing, those that are ordinarily there.
 pub(crate) fn folders(directory: &Path) -> io::Result<[PathBuf; TREES + 1]> {
     let all = directory.join("keyspaces");
@@ -45,37 +44,6 @@ pub(crate) fn folders(directory: &Path) -> io::Result<[PathBuf; TREES + 1]> {
         Err(_) => std::array::from_fn(|index| index as u64),
     };
     Ok(numbers.map(|number| all.join(number.to_string())))
-}
-
-/// Removes what a first start left that was killed before the tree wrote its version: the tree takes up neither a journal without a version nor a
-/// version that is not whole. There is no folder of a tree yet and the journal is empty, so nothing was ever written.
-pub(crate) fn remove_begun(directory: &Path) -> io::Result<()> {
-    if fs::read(directory.join("version")).is_ok_and(|bytes| bytes == TREE_VERSION) {
-        return Ok(());
-    }
-    let mut begun = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let is_empty = if path.is_dir() {
-            fs::read_dir(&path)?.next().is_none()
-        } else if path.extension().is_some_and(|of| of == "jnl") {
-            journal::only_zeros(&mut File::open(&path)?, 0)?
-        } else {
-            path.file_name()
-                .is_some_and(|name| name == "version" || name == "lock")
-        };
-        if !is_empty {
-            return Ok(());
-        }
-        begun.push(path);
-    }
-    for path in begun {
-        match path.is_dir() {
-            true => fs::remove_dir(path)?,
-            false => fs::remove_file(path)?,
-        }
-    }
-    Ok(())
 }
 
 /// Checks all trees in the tree's directory.

@@ -1,21 +1,35 @@
 //! Opening, at a start and again after the tree took no more writes: judge the journals, open the tree, check that both agree, walk the logs, sweep.
 
-use std::path::Path;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
-use fjall::{CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, Readable};
-use whimbrel_storage::StoreError;
+use fjall::{
+    CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, Readable, Snapshot,
+};
+use whimbrel_storage::{Origin, PartitionId, StoreError};
 
-use crate::commit_record::{Seal, Sealer, TREE_NAMES, Tree, Trees};
+use crate::commit_record::Seal;
 use crate::config::{Config, FILES_OPEN_MIN};
 use crate::directory::{Directory, SyncedFile};
 use crate::failure::OpenError;
 use crate::keys::SEAL_KEY;
+use crate::sealer::Sealer;
+use crate::trees::{TREE_NAMES, Tree, Trees};
+use crate::verify::Positions;
 use crate::wal_tail::JournalFile;
-use crate::writer::Opened;
 use crate::{blob_gc, buffers, journal, manifest, verify};
+
+/// What of an open store is the writer's.
+pub(crate) struct Opened {
+    pub(crate) positions: Positions,
+    pub(crate) untrimmed: Vec<(PartitionId, Origin)>,
+    pub(crate) journal: JournalFile,
+    pub(crate) synced_file: SyncedFile,
+}
 
 /// Opens the tree of a store. `last` is the last write that was made, when this process had it open before: what is behind that was refused.
 pub(crate) fn open(
@@ -23,52 +37,8 @@ pub(crate) fn open(
     directory: &Directory,
     last: Option<u64>,
 ) -> Result<(Sealer, Opened), OpenError> {
-    let made = directory.is_made()?;
     let tree_path = directory.tree();
-    if last.is_some() && !made {
-        return Err(OpenError::damaged(&directory.path, "SYNCED is missing"));
-    }
-    if !made {
-        manifest::remove_begun(&tree_path).map_err(OpenError::io(
-            &tree_path,
-            "what was begun cannot be removed",
-        ))?;
-    }
-    let has_tree = tree_path
-        .join("version")
-        .try_exists()
-        .map_err(OpenError::io(&tree_path, "cannot be looked at"))?;
-    if made && !has_tree {
-        return Err(OpenError::damaged(
-            &tree_path,
-            "the tree's version file is missing",
-        ));
-    }
-    let noted = if made {
-        Some(SyncedFile::open(directory)?)
-    } else {
-        None
-    };
-    let synced = noted.as_ref().and_then(|(_, synced)| *synced);
-    let mut found = if has_tree {
-        journal::check(&tree_path, &directory.id, synced, last)?
-    } else {
-        journal::JournalScan::default()
-    };
-
-    // What is missing before the first write that is there was in the journal that holds nothing, if there is one.
-    let empty = found.empty_before.take();
-    let blamed = |why: String| match &empty {
-        Some(journal) => OpenError::damaged(journal, format!("no write is found at byte 0: {why}")),
-        None => OpenError::damaged(&tree_path, why),
-    };
-    if made {
-        manifest::check(&tree_path)?;
-        // With several journals the tree, once open, at once moves what they hold into its files, and then these no longer show what is missing before.
-        if let (Some((first, _)), 2..) = (found.writes, found.journals) {
-            verify::front(&first, verify::persisted(&tree_path)?).map_err(blamed)?;
-        }
-    }
+    let judged = Judged::new(directory, last)?;
     let db = Database::builder(&tree_path)
         .cache_size(config.cache_bytes)
         .journal_compression(CompressionType::None)
@@ -80,39 +50,12 @@ pub(crate) fn open(
     let trees = open_trees(config, &db).map_err(|error| OpenError::tree(&tree_path, error))?;
 
     let view = db.snapshot();
-    let seal = view
-        .get(&trees.meta, SEAL_KEY)
-        .map_err(|error| OpenError::tree(&tree_path, error))?;
-    let shown = match seal {
-        Some(bytes) => Seal::decode(&directory.id, &bytes).ok_or_else(|| {
-            OpenError::damaged(&tree_path, "the newest seal in the tree cannot be read")
-        })?,
-        None => Seal::default(),
-    };
-    let least = found
-        .writes
-        .map_or(synced.unwrap_or(0), |(_, last)| last.number);
-    if shown.number < least
-        || found
-            .writes
-            .is_some_and(|(_, last)| shown.number != last.number)
-    {
-        let why = format!(
-            "the tree shows write {} as its last, but there were writes up to {least}",
-            shown.number
-        );
-        return Err(match found.writes {
-            None => blamed(why),
-            Some(_) => OpenError::damaged(&tree_path, why),
-        });
-    }
-    let first = found.writes.map_or(shown, |(first, _)| first);
-    verify::front(&first, verify::persisted_of(&trees)).map_err(blamed)?;
+    let shown = judged.agrees(&view, &trees, directory)?;
     let logs = verify::logs(&tree_path, &view, &trees)?;
     drop(view);
 
     // Made last: when it is there, everything else must be there too.
-    let synced_file = match noted {
+    let synced_file = match judged.noted {
         Some((file, _)) => file,
         None => SyncedFile::open(directory)?.0,
     };
@@ -128,15 +71,7 @@ pub(crate) fn open(
     let journal = JournalFile::open(tree_path, newest.0)
         .map_err(OpenError::io(&newest.1, "cannot be opened"))?;
     // Last: nothing that could fail comes behind a write.
-    let swept = match blob_gc::doubtful(&sealer) {
-        Ok(swept) => swept,
-        // They are marked, and go when it is opened next. Whoever writes finds that nothing can be written.
-        Err(error @ (StoreError::Full(_) | StoreError::Read(_))) => {
-            tracing::warn!(%error, "what nothing names could not be removed yet");
-            0
-        }
-        Err(error) => return Err(OpenError::damaged(&config.path, error.to_string())),
-    };
+    let swept = sweep(&sealer, config)?;
     tracing::info!(path = %config.path.display(), logs = logs.positions.len(), swept, "storage is open");
     *sealer.lengths() = logs.lengths;
     let opened = Opened {
@@ -148,8 +83,163 @@ pub(crate) fn open(
     Ok((sealer, opened))
 }
 
+/// What is known of a store before its tree is open.
+struct Judged {
+    tree_path: PathBuf,
+    /// The file that remembers how far was synced, and the number in it, of a store that was made before.
+    noted: Option<(SyncedFile, Option<u64>)>,
+    found: journal::JournalScan,
+}
+
+impl Judged {
+    fn new(directory: &Directory, last: Option<u64>) -> Result<Judged, OpenError> {
+        let made = directory.is_made()?;
+        let tree_path = directory.tree();
+        if last.is_some() && !made {
+            return Err(OpenError::damaged(&directory.path, "SYNCED is missing"));
+        }
+        if !made {
+            remove_begun(&tree_path).map_err(OpenError::io(
+                &tree_path,
+                "what was begun cannot be removed",
+            ))?;
+        }
+        let has_tree = tree_path
+            .join("version")
+            .try_exists()
+            .map_err(OpenError::io(&tree_path, "cannot be looked at"))?;
+        if made && !has_tree {
+            return Err(OpenError::damaged(
+                &tree_path,
+                "the tree's version file is missing",
+            ));
+        }
+        let noted = if made {
+            Some(SyncedFile::open(directory)?)
+        } else {
+            None
+        };
+        let synced = noted.as_ref().and_then(|(_, synced)| *synced);
+        let found = if has_tree {
+            journal::check(&tree_path, &directory.id, synced, last)?
+        } else {
+            journal::JournalScan::default()
+        };
+        let judged = Judged {
+            tree_path,
+            noted,
+            found,
+        };
+        if made {
+            judged.check_files()?;
+        }
+        Ok(judged)
+    }
+
+    fn check_files(&self) -> Result<(), OpenError> {
+        manifest::check(&self.tree_path)?;
+        // With several journals the tree, once open, at once moves what they hold into its files, and then these no longer show what is missing before.
+        if let (Some((first, _)), 2..) = (self.found.writes, self.found.journals) {
+            verify::front(&first, verify::persisted(&self.tree_path)?)
+                .map_err(|why| self.blamed(why))?;
+        }
+        Ok(())
+    }
+
+    /// What is missing before the first write that is there was in the journal that holds nothing, if there is one.
+    fn blamed(&self, why: String) -> OpenError {
+        match &self.found.empty_before {
+            Some(journal) => {
+                OpenError::damaged(journal, format!("no write is found at byte 0: {why}"))
+            }
+            None => OpenError::damaged(&self.tree_path, why),
+        }
+    }
+
+    /// Whether the open tree shows all that the journals hold. Gives the seal of its last write.
+    fn agrees(
+        &self,
+        view: &Snapshot,
+        trees: &Trees,
+        directory: &Directory,
+    ) -> Result<Seal, OpenError> {
+        let seal = view
+            .get(&trees.meta, SEAL_KEY)
+            .map_err(|error| OpenError::tree(&self.tree_path, error))?;
+        let shown = match seal {
+            Some(bytes) => Seal::decode(&directory.id, &bytes).ok_or_else(|| {
+                OpenError::damaged(
+                    &self.tree_path,
+                    "the newest seal in the tree cannot be read",
+                )
+            })?,
+            None => Seal::default(),
+        };
+        let writes = self.found.writes;
+        let synced = self.noted.as_ref().and_then(|(_, synced)| *synced);
+        let least = writes.map_or(synced.unwrap_or(0), |(_, last)| last.number);
+        if shown.number < least || writes.is_some_and(|(_, last)| shown.number != last.number) {
+            let why = format!(
+                "the tree shows write {} as its last, but there were writes up to {least}",
+                shown.number
+            );
+            return Err(match writes {
+                None => self.blamed(why),
+                Some(_) => OpenError::damaged(&self.tree_path, why),
+            });
+        }
+        let first = writes.map_or(shown, |(first, _)| first);
+        verify::front(&first, verify::persisted_of(trees)).map_err(|why| self.blamed(why))?;
+        Ok(shown)
+    }
+}
+
+/// Removes uploads that nothing names. Gives how many went.
+fn sweep(sealer: &Sealer, config: &Config) -> Result<usize, OpenError> {
+    match blob_gc::doubtful(sealer) {
+        Ok(swept) => Ok(swept),
+        // They are marked, and go when it is opened next. Whoever writes finds that nothing can be written.
+        Err(error @ (StoreError::Full(_) | StoreError::Read(_))) => {
+            tracing::warn!(%error, "what nothing names could not be removed yet");
+            Ok(0)
+        }
+        Err(error) => Err(OpenError::damaged(&config.path, error.to_string())),
+    }
+}
+
+/// Removes what a first start left that was killed before the tree wrote its version: the tree takes up neither a journal without a version nor a
+/// version that is not whole. There is no folder of a tree yet and the journal is empty, so nothing was ever written.
+fn remove_begun(directory: &Path) -> io::Result<()> {
+    if fs::read(directory.join("version")).is_ok_and(|bytes| bytes == manifest::TREE_VERSION) {
+        return Ok(());
+    }
+    let mut begun = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let is_empty = if path.is_dir() {
+            fs::read_dir(&path)?.next().is_none()
+        } else if path.extension().is_some_and(|of| of == "jnl") {
+            journal::only_zeros(&mut File::open(&path)?, 0)?
+        } else {
+            path.file_name()
+                .is_some_and(|name| name == "version" || name == "lock")
+        };
+        if !is_empty {
+            return Ok(());
+        }
+        begun.push(path);
+    }
+    for path in begun {
+        match path.is_dir() {
+            true => fs::remove_dir(path)?,
+            false => fs::remove_file(path)?,
+        }
+    }
+    Ok(())
+}
+
 fn sync_directory(path: &Path) -> Result<(), OpenError> {
-    std::fs::File::open(path)
+    File::open(path)
         .and_then(|dir| dir.sync_all())
         .map_err(OpenError::io(path, "cannot be synced"))
 }

@@ -1,22 +1,19 @@
-//! Reads, on a bounded number of blocking threads, each as the tree shows it at one moment: of a commit that is just being made that may be half, but
+//! Reads, each as the tree shows it at one moment: of a commit that is just being made that may be half, but
 //! not of what was fixed by [`LogStore::snapshot`].
 
-use std::cell::Cell;
 use std::future::Future;
 use std::ops::Bound;
-use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use fjall::{Keyspace, Readable, Snapshot, UserKey};
-use tokio::sync::Semaphore;
 use whimbrel_storage::{
     BlobName, Commit, KeyRange, LogLength, LogPage, LogPosition, LogStore, Origin, PartitionId,
     ScanLimit, ScanPage, SnapshotId, StoreError,
 };
 
-use crate::commit_record::Sealer;
-use crate::engine::{Core, Embedded};
+use crate::engine::Embedded;
 use crate::failure::read_error;
+use crate::sealer::Sealer;
 use crate::{keys, multi_get};
 
 impl Embedded {
@@ -37,67 +34,6 @@ impl Embedded {
             Ok(found.is_some())
         })
         .await
-    }
-}
-
-thread_local! {
-    static MAY_BLOCK: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs `work` on a thread that may block, as those of [`tokio::task::spawn_blocking`] may: what it asks of a store is done there and then. To hand a
-/// small call to another thread costs more than the call; who has many makes them all on one.
-pub fn blocking_here<T>(work: impl FnOnce() -> T) -> T {
-    struct Before(bool);
-    impl Drop for Before {
-        fn drop(&mut self) {
-            MAY_BLOCK.set(self.0);
-        }
-    }
-    let _before = Before(MAY_BLOCK.replace(true));
-    work()
-}
-
-impl Core {
-    /// Runs `work` on the tree, on a blocking thread, when one of `permits` is free.
-    pub(crate) async fn blocking<T: Send + 'static>(
-        self: &Arc<Self>,
-        permits: &Arc<Semaphore>,
-        work: impl FnOnce(&Sealer) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let permit = permits
-            .clone()
-            .acquire_owned()
-            .await
-            .map_err(|_| StoreError::Closed)?;
-        if MAY_BLOCK.get() {
-            return self.with(work);
-        }
-        let core = self.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let result = core.with(work);
-            drop(core);
-            drop(permit);
-            result
-        });
-        match done.await {
-            Ok(result) => result,
-            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The runtime is shutting down.
-            Err(_) => Err(StoreError::Closed),
-        }
-    }
-
-    /// Does something with the tree, which stays open meanwhile.
-    pub(crate) fn with<T>(
-        &self,
-        work: impl FnOnce(&Sealer) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        match &*self.tree.read().unwrap_or_else(PoisonError::into_inner) {
-            Some(sealer) => work(sealer),
-            None => Err(StoreError::Read(
-                "the store is shut until it can be opened again".into(),
-            )),
-        }
     }
 }
 
@@ -380,34 +316,5 @@ impl LogStore for Embedded {
             .collect();
         partitions.dedup();
         Ok(partitions)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use super::*;
-    use crate::tests::{config, runtime, tempdir};
-
-    #[test]
-    fn who_may_block_is_served_on_its_own_thread() {
-        let directory = tempdir();
-        let runtime = runtime();
-        let (config, _) = config(directory.path());
-        let engine = runtime.block_on(async { Embedded::open(config).unwrap() });
-        let core = engine.core().clone();
-        let read = async {
-            core.blocking(&core.readers, |_| Ok(thread::current().id()))
-                .await
-        };
-        let here = thread::current().id();
-        assert_eq!(blocking_here(|| runtime.block_on(read)), Ok(here));
-        let read = async {
-            core.blocking(&core.readers, |_| Ok(thread::current().id()))
-                .await
-        };
-        assert_ne!(runtime.block_on(read), Ok(here));
-        runtime.block_on(engine.close());
     }
 }

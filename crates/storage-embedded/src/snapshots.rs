@@ -5,13 +5,10 @@
 //! wanted: whoever took it may have forgotten it. All go when the tree is opened anew.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use whimbrel_storage::{PartitionId, SNAPSHOTS_MAX, SnapshotId, StoreError};
-
-use crate::commit_record::Sealer;
 
 /// One that was not read for so long gives way to another: twice as long as who gives a state to a peer waits for it to ask.
 const IDLE_MAX: Duration = Duration::from_secs(120);
@@ -33,13 +30,13 @@ struct Taken {
 
 /// Bytes written so far, and how many may be since one was taken for another to be.
 #[derive(Clone, Copy)]
-struct Written {
-    bytes: u64,
-    since_max: u64,
+pub(crate) struct Written {
+    pub(crate) bytes: u64,
+    pub(crate) since_max: u64,
 }
 
 impl Snapshots {
-    fn take(
+    pub(crate) fn take(
         &mut self,
         now: Instant,
         written: Written,
@@ -72,7 +69,7 @@ impl Snapshots {
         self.0.len() < SNAPSHOTS_MAX && self.0.values().all(|of| since(of) <= written.since_max)
     }
 
-    fn find(
+    pub(crate) fn find(
         &mut self,
         now: Instant,
         id: SnapshotId,
@@ -81,33 +78,9 @@ impl Snapshots {
         taken.read_at = now;
         Ok((taken.partition, taken.view.clone()))
     }
-}
 
-impl Sealer {
-    pub(crate) fn take_snapshot(&self, partition: PartitionId) -> Result<SnapshotId, StoreError> {
-        let written = Written {
-            bytes: self.written(),
-            since_max: self.snapshot_bytes_max(),
-        };
-        let view = self.snapshot();
-        self.lock().take(Instant::now(), written, partition, view)
-    }
-
-    pub(crate) fn find_snapshot(
-        &self,
-        id: SnapshotId,
-    ) -> Result<(PartitionId, fjall::Snapshot), StoreError> {
-        self.lock().find(Instant::now(), id)
-    }
-
-    pub(crate) fn release_snapshot(&self, id: SnapshotId) {
-        self.lock().0.remove(&id);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Snapshots> {
-        self.snapshots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn release(&mut self, id: SnapshotId) {
+        self.0.remove(&id);
     }
 }
 

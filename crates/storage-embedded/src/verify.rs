@@ -10,10 +10,11 @@ use bytes::Bytes;
 use fjall::{AbstractTree, AnyTree, Keyspace, KvSeparationOptions, Readable, SeqNo};
 use whimbrel_storage::{LogPosition, Origin, PartitionId};
 
-use crate::commit_record::{Seal, StoreId, TREE_NAMES, TREES, Tree, Trees};
+use crate::commit_record::{Seal, StoreId};
 use crate::failure::OpenError;
 use crate::keys::{self, SEAL_KEY};
 use crate::manifest;
+use crate::trees::{TREE_NAMES, TREES, Tree, Trees};
 
 pub(crate) type Positions = BTreeMap<(PartitionId, Origin), LogPosition>;
 /// Bytes of the entries of logs.

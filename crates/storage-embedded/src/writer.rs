@@ -4,27 +4,25 @@
 //! while the disk works, so that no blob could be written meanwhile. It is as safe: the tree syncs a journal whole before it
 //! begins the next, so after a write the journal to sync is the newest one.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{oneshot, watch};
-use whimbrel_storage::{BlobName, Commit, GroupCommit, Hash, StoreError, UploadId};
+use whimbrel_storage::{StoreError, UploadId};
 
-use crate::blobs::Serial;
-use crate::commit_record::{Failure, Sealer, Tree};
-use crate::config::Config;
-use crate::directory::SyncedFile;
-use crate::engine::Core;
+use crate::core::Core;
 use crate::failure::{OpenError, passes};
 use crate::group::{After, Group};
-use crate::verify::Positions;
-use crate::wal_tail::{JournalFile, Unsynced};
+use crate::open::Opened;
+use crate::queue::{Job, Next, Work, tell};
+use crate::room::{Lack, lack_of_anything};
+use crate::sealer::{Failure, Sealer};
+use crate::trees::Tree;
+use crate::uploads::Serial;
+use crate::wal_tail::Unsynced;
 use crate::{blob_gc, keys, open};
 
 /// Entries of cut logs removed after one group.
 const TRIM_ROWS_MAX: usize = 1024;
-/// How often the writer lets others run when that lets a group grow.
-const YIELDS_MAX: usize = 16;
 /// Commits that nobody waits for are held back as long as the last sync took, as if the disk were still busy, and never longer than this.
 const LAZY_WAIT_MAX: Duration = Duration::from_millis(20);
 
@@ -40,197 +38,6 @@ const UNKNOWN_WINDOW: Duration = Duration::from_secs(600);
 /// How long a group that is written waits for a descriptor to be synced by.
 const FOLLOW_WAIT_MAX: Duration = Duration::from_secs(10);
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
-
-/// What the writer is asked to do.
-pub(crate) enum Work {
-    Commit(Commit, Hash),
-    Delete(BlobName),
-    /// An upload whose writer was dropped.
-    Abandon(UploadId, Serial),
-}
-
-/// Work and who waits for it.
-pub(crate) struct Job {
-    pub(crate) work: Work,
-    pub(crate) done: oneshot::Sender<Result<(), StoreError>>,
-}
-
-/// The queue before the writer.
-pub(crate) struct Queue {
-    state: Mutex<State>,
-    changed: Condvar,
-    failed: watch::Sender<Option<StoreError>>,
-}
-
-struct State {
-    commits: GroupCommit<Job>,
-    closing: bool,
-    woken: bool,
-}
-
-/// What the writer's thread has to do next.
-enum Next {
-    Group(Vec<Job>),
-    /// Look whether all is well: somebody could not write, or the time has come.
-    Look,
-    /// Closed and done.
-    End,
-}
-
-impl Queue {
-    pub(crate) fn new(group_bytes_max: usize) -> Self {
-        let state = State {
-            commits: GroupCommit::new(group_bytes_max),
-            closing: false,
-            woken: false,
-        };
-        Queue {
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-            failed: watch::Sender::new(None),
-        }
-    }
-
-    pub(crate) fn submit(&self, job: Job, bytes: usize) {
-        let mut state = self.lock();
-        let refused = if state.closing {
-            Some((job, StoreError::Closed))
-        } else if matches!(&job.work, Work::Commit(commit, _) if commit.lazy) {
-            state.commits.submit_lazy(job, bytes).err()
-        } else {
-            state.commits.submit(job, bytes).err()
-        };
-        drop(state);
-        match refused {
-            None => self.changed.notify_one(),
-            Some((job, error)) => tell(job.done, Err(error)),
-        }
-    }
-
-    /// No more work is taken; the writer ends when what waits is done.
-    pub(crate) fn close(&self) {
-        self.lock().closing = true;
-        self.changed.notify_one();
-    }
-
-    /// The writer's thread is to look whether all is well.
-    pub(crate) fn wake(&self) {
-        self.lock().woken = true;
-        self.changed.notify_one();
-    }
-
-    /// Groups and what they held.
-    pub(crate) fn totals(&self) -> (u64, u64) {
-        self.lock().commits.totals()
-    }
-
-    pub(crate) fn waiting_bytes(&self) -> usize {
-        self.lock().commits.waiting_bytes()
-    }
-
-    pub(crate) fn failed(&self) -> watch::Receiver<Option<StoreError>> {
-        self.failed.subscribe()
-    }
-
-    /// Stops everything: something could not be written.
-    pub(crate) fn fail(&self, error: &StoreError) {
-        let waiting = self.lock().commits.fail(error.clone());
-        self.tell_failure(error, waiting);
-    }
-
-    fn tell_failure(&self, error: &StoreError, waiting: Vec<Job>) {
-        for job in waiting {
-            tell(job.done, Err(error.clone()));
-        }
-        self.failed.send_modify(|failed| {
-            failed.get_or_insert_with(|| {
-                tracing::error!(%error, "storage is stopped");
-                error.clone()
-            });
-        });
-    }
-
-    /// Waits for the next group, or for `look_at`. A group that nobody waits for is held back for `patience`.
-    fn next(&self, patience: Duration, look_at: Option<Instant>) -> Next {
-        let mut state = self.lock();
-        let mut held_back_until = None;
-        let mut grow = true;
-        loop {
-            let now = Instant::now();
-            if std::mem::take(&mut state.woken) || look_at.is_some_and(|at| at <= now) {
-                return Next::Look;
-            }
-            if state.commits.may_wait() && !state.closing {
-                let until = *held_back_until.get_or_insert(now + patience);
-                if now < until {
-                    state = self
-                        .changed
-                        .wait_timeout(state, until - now)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0;
-                    continue;
-                }
-            }
-            if grow {
-                state = self.grown(state);
-            }
-            if let Some(group) = state.commits.start() {
-                return Next::Group(group);
-            }
-            if state.closing {
-                return Next::End;
-            }
-            state = match look_at {
-                None => self
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(at) => {
-                    let waited = self
-                        .changed
-                        .wait_timeout(state, at.saturating_duration_since(now));
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-            // Whoever comes to a disk that is idle is served at once; but who comes to lazy ones was perhaps not alone.
-            grow = state.commits.may_wait();
-        }
-    }
-
-    /// Lets others run while that lets the next group grow.
-    fn grown<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        for _ in 0..YIELDS_MAX {
-            if !state.commits.may_grow() {
-                break;
-            }
-            let waiting = state.commits.waiting();
-            drop(state);
-            std::thread::yield_now();
-            state = self.lock();
-            if state.commits.waiting() == waiting {
-                break;
-            }
-        }
-        state
-    }
-
-    fn done(&self, result: Result<(), StoreError>) {
-        let failure = result.as_ref().err().cloned();
-        let waiting = self.lock().commits.done(result);
-        if let Some(error) = failure {
-            self.tell_failure(&error, waiting);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn tell(done: oneshot::Sender<Result<(), StoreError>>, result: Result<(), StoreError>) {
-    // Whoever no longer waits need not be told.
-    let _ = done.send(result);
-}
 
 /// The thread's own state.
 pub(crate) struct Writer {
@@ -249,14 +56,6 @@ pub(crate) struct Writer {
     pub(crate) unknown_at: Vec<Instant>,
     /// What nobody goes on with and could not be removed: tried again with the next group.
     pub(crate) abandoned: Vec<(UploadId, Serial)>,
-}
-
-/// What of an open store is the writer's.
-pub(crate) struct Opened {
-    pub(crate) positions: Positions,
-    pub(crate) untrimmed: Vec<(whimbrel_storage::PartitionId, whimbrel_storage::Origin)>,
-    pub(crate) journal: JournalFile,
-    pub(crate) synced_file: SyncedFile,
 }
 
 /// The tree refused a write and takes no more: what is read is all that was acknowledged, and all who want to write are told to try again.
@@ -614,122 +413,11 @@ fn unless_stopped(error: StoreError) -> Result<(), StoreError> {
     }
 }
 
-/// What is lacking for the tree to be opened again, if anything is.
-pub(crate) fn lack_of_anything(config: &Config) -> Option<String> {
-    // It puts itself in order first, which takes room.
-    if let Some(lack) = Lack::now(config).frees {
-        return Some(lack.to_string());
-    }
-    let probed = config.disk.probe(&config.path);
-    let error = probed.err()?;
-    Some(format!(
-        "{} cannot be written to: {error}",
-        config.path.display()
-    ))
-}
-
 impl Away {
     fn tell(&mut self, found: String) {
         if self.found != found {
             tracing::warn!(found, "storage still takes no writes");
             self.found = found;
         }
-    }
-}
-
-/// What there is no room for on the disk.
-pub(crate) struct Lack {
-    /// For anything at all, be it a removal.
-    pub(crate) any: Option<StoreError>,
-    pub(crate) ordinary: Option<StoreError>,
-    pub(crate) frees: Option<StoreError>,
-}
-
-impl Lack {
-    pub(crate) fn now(config: &Config) -> Lack {
-        let path = config.path.display();
-        let free = match config.disk.free_bytes(&config.path) {
-            Ok(free) => free,
-            Err(error) if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem => {
-                let lack = Some(StoreError::Full(format!("{path}: {error}").into()));
-                return Lack {
-                    any: lack.clone(),
-                    ordinary: lack.clone(),
-                    frees: lack,
-                };
-            }
-            Err(_) => u64::MAX,
-        };
-        let below = |bytes_min: u64| {
-            (free < bytes_min).then(|| {
-                let what = format!("{path} has {free} bytes left, {bytes_min} are kept free");
-                StoreError::Full(what.into())
-            })
-        };
-        Lack {
-            any: None,
-            ordinary: below(config.free_bytes_min),
-            frees: below(config.removal_free_bytes_min.min(config.free_bytes_min)),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn submit(queue: &Queue, lazy: bool) {
-        let mut commit = Commit::new(whimbrel_storage::PartitionId(0));
-        commit.lazy = lazy;
-        let (done, _) = oneshot::channel();
-        let work = Work::Commit(commit, Hash::ZERO);
-        queue.submit(Job { work, done }, 10);
-    }
-
-    fn group(queue: &Queue, patience: Duration) -> Option<Vec<Job>> {
-        match queue.next(patience, None) {
-            Next::Group(group) => Some(group),
-            Next::End => None,
-            Next::Look => panic!("nobody asked to look"),
-        }
-    }
-
-    /// Submits commits, lazy or not, then takes a group that could be held back for ever.
-    #[track_caller]
-    fn check_group(lazy: &[bool], late: bool, expected: usize) {
-        let queue = Arc::new(Queue::new(1 << 20));
-        for lazy in lazy {
-            submit(&queue, *lazy);
-        }
-        let other = late.then(|| {
-            let queue = Arc::clone(&queue);
-            std::thread::spawn(move || submit(&queue, false))
-        });
-        let group = group(&queue, Duration::from_secs(3600)).unwrap();
-        if let Some(other) = other {
-            other.join().unwrap();
-        }
-        assert_eq!(group.len(), expected);
-    }
-
-    #[test]
-    fn lazy_commits_go_with_the_next_that_somebody_waits_for() {
-        check_group(&[true, true], true, 3);
-        check_group(&[true, false, true], false, 3);
-        check_group(&[false], false, 1);
-    }
-
-    #[test]
-    fn lazy_commits_are_held_back_no_longer_than_that() {
-        let queue = Queue::new(1 << 20);
-        submit(&queue, true);
-        assert_eq!(group(&queue, Duration::ZERO).unwrap().len(), 1);
-        queue.done(Ok(()));
-        // Who closes does not wait either.
-        submit(&queue, true);
-        queue.close();
-        assert!(group(&queue, Duration::from_secs(3600)).is_some());
-        queue.done(Ok(()));
-        assert!(group(&queue, Duration::from_secs(3600)).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Blobs: message bodies, written and read as streams.
+//! Blobs: the bytes of messages, written and read as streams.
 //!
 //! **Life of a blob.** [`BlobStore::create`] begins an upload, [`BlobWriter::write`] appends to it, [`BlobWriter::finish`]
 //! gives it its name. A blob is kept while a [`Reference`](crate::Mutation::Reference) names it; when the commit with the last
@@ -7,8 +7,7 @@
 //! caller that knows earlier calls [`BlobWriter::abort`] or [`BlobStore::delete`].
 //!
 //! **Durability.** A finished blob is durable at the latest when a commit that was *submitted after `finish` returned* to the
-//! [`LogStore`](crate::LogStore) of the same engine gives `Ok`. So a body costs no sync of its own: the commit that names it
-//! covers it.
+//! [`LogStore`](crate::LogStore) of the same engine gives `Ok`. So a blob costs no sync of its own: the commit that names it covers it.
 
 use std::fmt;
 use std::future::Future;
@@ -34,8 +33,8 @@ impl fmt::Debug for UploadId {
     }
 }
 
-/// The name of a blob: its upload and BLAKE3 of the stored bytes. Two uploads of the same bytes are two blobs, so that
-/// nothing has to be counted across accounts. Ordered by upload first: that is the order of [`BlobStore::list`].
+/// The name of a blob: its upload and BLAKE3 of the stored bytes. Two uploads of the same bytes are two blobs, so that no references are counted
+/// across accounts. Names are ordered by upload first, which is the order of [`BlobStore::list`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BlobName {
     /// The upload that made it.
@@ -74,7 +73,7 @@ impl fmt::Display for BlobName {
     }
 }
 
-/// What a finished upload is.
+/// A finished blob.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlobInfo {
     /// Its name.
@@ -90,7 +89,7 @@ pub struct BlobRange {
     pub name: BlobName,
     /// The first byte.
     pub offset: u64,
-    /// How many at the most.
+    /// The most bytes.
     pub len: u64,
 }
 
@@ -107,26 +106,26 @@ pub trait BlobStore: Send + Sync + 'static {
         upload: UploadId,
     ) -> impl Future<Output = Result<Self::Writer, StoreError>> + Send;
 
-    /// What is known of a blob; `None` if there is none of that name.
+    /// Name and size of a blob; `None` if it does not exist.
     fn stat(
         &self,
         name: BlobName,
     ) -> impl Future<Output = Result<Option<BlobInfo>, StoreError>> + Send;
 
-    /// Begins to read `len` bytes from `offset`; what lies beyond the end is left out. Nothing is read before the first
-    /// [`BlobReader::next`]; a blob that is not there is an error then.
+    /// Begins to read `len` bytes from `offset`; bytes beyond the end are left out. Nothing is read before the first [`BlobReader::next`], which
+    /// fails if the blob does not exist.
     fn read(&self, name: BlobName, offset: u64, len: u64) -> Self::Reader;
 
-    /// Reads from several blobs at once, which costs less than one after the other: of each what [`BlobReader::next`] would give first. The
-    /// first is what is wanted, and fails as it would alone. The others are read ahead: where one of them fails, nothing, unless the error
-    /// stops the node; whoever comes to want it hears the error then.
+    /// Reads from several blobs at once, which costs less than one read after the other. Each read gives what [`BlobReader::next`] would give first.
+    /// The first read is the one that the caller needs, and fails as it would alone. The others are read ahead: a read that fails gives nothing,
+    /// unless the error stops the node. A later read of that blob then reports the error.
     fn read_many(
         &self,
         ranges: Vec<BlobRange>,
     ) -> impl Future<Output = Result<Vec<Bytes>, StoreError>> + Send;
 
-    /// Removes a blob that nothing names (an upload that was finished and then not used). No error if it is not there;
-    /// does nothing while a reference names it. Need not be durable when it returns.
+    /// Removes a blob that no reference names (an upload that was finished and then not used). No error if it does not exist; does nothing while a
+    /// reference names it. Need not be durable when it returns.
     fn delete(&self, name: BlobName) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Up to `limit` finished blobs above `after`, in ascending order.
@@ -137,10 +136,9 @@ pub trait BlobStore: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<BlobInfo>, StoreError>> + Send;
 }
 
-/// What [`BlobStore::read_many`] gives for the range at this place.
+/// The result of [`BlobStore::read_many`] for the range at this place.
 ///
-/// # Errors
-/// Those that it is to pass on.
+/// The errors that it has to pass on.
 pub fn read_ahead(at: usize, read: Result<Bytes, StoreError>) -> Result<Bytes, StoreError> {
     match read {
         Err(error) if at > 0 && !error.stops_node() => Ok(Bytes::new()),
@@ -154,20 +152,20 @@ pub trait BlobWriter: Send {
     /// `bytes` itself. Returns when more may be written (this is the flow control).
     fn write(&mut self, bytes: Bytes) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Ends the upload and gives its name. See the module for when it is durable. An engine may refuse it, as when it is full, if all that named the
-    /// upload let go of it meanwhile: then nothing of it is left.
+    /// Ends the upload and returns the name of the blob. See the module for when it is durable. All references to this upload may be released before
+    /// this is called. Then an engine may refuse the call, as on a full disk, and keeps nothing of the upload.
     fn finish(self) -> impl Future<Output = Result<BlobInfo, StoreError>> + Send;
 
-    /// Gives the upload up and removes what was written.
+    /// Drops the upload and removes what was written.
     fn abort(self) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
 /// A range of a blob being read.
 pub trait BlobReader: Send {
-    /// The next bytes, never empty and never more than [`CHUNK_BYTES_MAX`]; `None` at the end. If the blob is removed
-    /// meanwhile, an error: never fewer bytes than there were.
+    /// The next bytes, never empty and never more than [`CHUNK_BYTES_MAX`]; `None` at the end. If the blob is removed in the meantime, this fails: a
+    /// reader never gets fewer bytes than the blob had.
     fn next(&mut self) -> impl Future<Output = Result<Option<Bytes>, StoreError>> + Send;
 }
 
-/// The most that a reader gives at once.
+/// The most bytes that a reader gives at once.
 pub const CHUNK_BYTES_MAX: usize = 256 << 10;

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use crate::{BlobName, Hash, Origin, PartitionId, SnapshotId, UploadId};
 
-/// Why an operation was not done. Cheap to clone: one failure is told to everyone it concerns.
+/// Why an operation failed. Cheap to clone, since all callers that a failure concerns get it.
 ///
 /// [`StoreError::is_temporary`] and [`StoreError::stops_node`] say what to do; the text is for the log, never for a client.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The disk takes no such write at present: it has less room than the reserve (then deleting and cutting still work), or none at all, or can
-    /// only be read. Nothing was written; reading works. Temporary: clients are told to try again later.
+    /// The disk accepts no such write at present: it has less room than the reserve (then deleting and cutting still work), or none at all, or is
+    /// read-only. Nothing was written; reading works. Temporary: clients are told to try again later.
     #[error("the disk takes no writes: {0}")]
     Full(Arc<str>),
     /// The caller broke the rules of a log or a limit. Nothing was written. Permanent; a defect of the caller or a fork.
     #[error("refused: {0}")]
     Refused(Refusal),
-    /// A blob or a part of it is not there (any more).
+    /// A blob or a part of it does not exist (any more).
     #[error("no such blob: {0}")]
     NoBlob(BlobName),
     /// The snapshot was released, or the engine has dropped it. Another may be taken.
@@ -25,7 +25,8 @@ pub enum StoreError {
     /// There are [`SNAPSHOTS_MAX`](crate::SNAPSHOTS_MAX) snapshots. Temporary.
     #[error("too many snapshots at once")]
     Snapshots,
-    /// What is on disk is not what was written. Permanent for what it touches: the node must not serve it as if it were whole.
+    /// The bytes on disk are not those that were written. Permanent for the records or blobs concerned: the node must not serve them as if they were
+    /// complete.
     #[error("damaged data: {0}")]
     Damaged(Arc<str>),
     /// A write or a sync failed, so what is on disk is unknown (after a failed fsync the kernel may have dropped the pages).
@@ -108,7 +109,7 @@ pub enum Refusal {
         /// How many it claims.
         count: u32,
     },
-    /// The commit rests on one that was refused ([`Commit::follows`](crate::Commit::follows)).
+    /// The commit depends on one that was refused ([`Commit::follows`](crate::Commit::follows)).
     #[error("a commit to {partition:?} rests on one that was refused")]
     Broken {
         /// The partition.
@@ -126,7 +127,7 @@ pub enum Refusal {
         /// The number asked for.
         below: u64,
     },
-    /// A log is to be forgotten in which there is something.
+    /// A log that is to be forgotten still has entries.
     #[error(
         "{origin:?} in {partition:?} is to be forgotten, but it has entries from {low} to below {next}"
     )]
@@ -135,7 +136,7 @@ pub enum Refusal {
         partition: PartitionId,
         /// The log's origin.
         origin: Origin,
-        /// Where it begins.
+        /// The first number in the log.
         low: u64,
         /// The number the log goes on with.
         next: u64,

@@ -29,12 +29,12 @@ use crate::StoreError;
 /// Bytes after which no further commit joins a group: bounds the memory of one write, and how long one sync takes.
 pub const GROUP_BYTES_MAX_DEFAULT: usize = 4 << 20;
 
-/// The queue before the one sync that may be under way. `T` is a commit together with whoever waits for it.
+/// The queue before the one sync that may be under way. `T` is a commit together with its waiting caller.
 #[derive(Debug)]
 pub struct GroupCommit<T> {
     waiting: VecDeque<Waiting<T>>,
     waiting_bytes: usize,
-    /// Of those that wait, how many are not lazy.
+    /// How many waiting commits are not lazy.
     urgent: usize,
     group_bytes_max: usize,
     under_way: bool,
@@ -121,7 +121,7 @@ impl<T> GroupCommit<T> {
         Some(group)
     }
 
-    /// The group under way is on disk, or it failed. After a failure everything that waits is given back, to be told.
+    /// The group under way is on disk, or it failed. After a failure all waiting commits are returned, so that their callers can be told.
     ///
     /// # Panics
     /// If no group is under way: a defect of the driver, which would acknowledge what was never synced.
@@ -135,8 +135,8 @@ impl<T> GroupCommit<T> {
         }
     }
 
-    /// Something else than a sync has failed for good. As [`GroupCommit::done`] with a failure, but a group that is under way
-    /// is still owed its own report.
+    /// Something else than a sync has failed for good. As [`GroupCommit::done`] with a failure, but a group that is under way still needs its own
+    /// report.
     #[must_use = "these must be told"]
     pub fn fail(&mut self, error: StoreError) -> Vec<T> {
         self.poison.get_or_insert(match error {
@@ -160,13 +160,13 @@ impl<T> GroupCommit<T> {
         self.under_way
     }
 
-    /// Whether fewer wait than were just acknowledged, so that more may come as soon as those have run.
+    /// Whether fewer commits wait than were just acknowledged: more may come as soon as those callers have run.
     #[must_use]
     pub fn may_grow(&self) -> bool {
         !self.under_way && !self.waiting.is_empty() && self.waiting.len() < self.last_len
     }
 
-    /// Whether a group could begin of which nobody waits for any commit, nor for the room that they take up.
+    /// Whether the next group has only lazy commits, and no caller waits for the room that they take up.
     #[must_use]
     pub fn may_wait(&self) -> bool {
         !self.under_way
@@ -294,7 +294,7 @@ mod tests {
         check(Pace::AfterReply(|_| 0), 15);
         check(Pace::Every(SYNC_MICROS), 15);
         check(Pace::Every(SYNC_MICROS * 11 / 10), 15);
-        // Slow to come back: two halves that alternate, since nobody waits for anybody.
+        // Slow callers: two halves that alternate, since neither waits for the other.
         check(Pace::AfterReply(|appender| 50 + appender * 47), 9);
     }
 
@@ -350,7 +350,7 @@ mod tests {
         assert!(!queue.may_wait());
         assert!(queue.done(Ok(())).is_empty());
         assert!(queue.may_wait());
-        // Room that is taken up is waited for, too.
+        // Callers also wait for room.
         queue.submit_lazy("d", 70).unwrap();
         assert!(!queue.may_wait());
         assert_eq!(queue.start().unwrap(), ["c", "d"]);

@@ -1,12 +1,12 @@
-//! What a storage engine owes the rest of the server, and the means to hold it to that.
+//! What a storage engine must guarantee to the rest of the server, and the means to check it.
 //!
-//! Two small traits: [`LogStore`], logs and records of partitions, and [`BlobStore`], message bodies as streams. An engine
-//! knows nothing of what it stores: batches, keys and values are opaque bytes; only (partition, origin, first number,
-//! count, hash of the entry before) are told beside a batch, so that every engine refuses gaps, forks and repetitions.
+//! Two small traits: [`LogStore`], logs and records of partitions, and [`BlobStore`], blobs as streams. An engine knows nothing of what it stores:
+//! batches, keys and values are opaque bytes. Beside a batch it gets only partition, origin, first number, count and the hash of the entry before, so
+//! that every engine refuses gaps, forks and repetitions.
 //!
 //! Invariants of every engine, checked by [`conformance`]:
 //!
-//! - one [`Commit`] is atomic: after any crash all of it is there or nothing;
+//! - one [`Commit`] is atomic: after any crash all of it is there, or nothing of it;
 //! - when the future of a commit gives `Ok`, the commit and everything it refers to in the blob store is durable;
 //! - a log has no gap and no fork: each entry names the hash of the one before;
 //! - scans are ordered by key, and a partition never sees another's keys;

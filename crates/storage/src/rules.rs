@@ -38,11 +38,10 @@ pub fn check_sizes(commit: &Commit) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses a commit that names a body that does not come. `is_here`: whether the body is finished, or anything names it as the commits before this
-/// one leave it.
+/// Refuses a commit that names a blob that does not exist and will not come. `is_here`: whether the blob is finished, or a reference names it after
+/// the commits before this one.
 ///
-/// # Errors
-/// [`StoreError::Full`]: it may have gone a moment ago, and who tries again finds out what is so now. What `is_here` gives.
+/// [`StoreError::Full`]: the blob may have been removed a moment ago, and the caller tries again. Also errors of `is_here`.
 pub fn check_bodies(
     commit: &Commit,
     mut is_here: impl FnMut(BlobName) -> Result<bool, StoreError>,
@@ -62,12 +61,12 @@ pub fn check_bodies(
     Ok(())
 }
 
-/// Partitions in which a commit was refused, and nothing has begun anew since: see [`Commit::follows`].
+/// Partitions in which a commit was refused and no commit has begun anew since: see [`Commit::follows`].
 #[derive(Clone, Debug, Default)]
 pub struct Broken(BTreeSet<PartitionId>);
 
 impl Broken {
-    /// Refuses a commit that rests on one that was refused.
+    /// Refuses a commit that depends on one that was refused.
     ///
     /// # Errors
     /// [`Refusal::Broken`].
@@ -79,10 +78,10 @@ impl Broken {
         Ok(())
     }
 
-    /// Notes what became of a commit to `partition`.
+    /// Notes whether a commit to `partition` was accepted.
     pub fn note(&mut self, partition: PartitionId, taken: bool) {
         if taken {
-            // Either it begins anew, or there was nothing to begin anew from.
+            // Either this commit begins anew, or none was refused before.
             self.0.remove(&partition);
         } else {
             self.0.insert(partition);
@@ -146,7 +145,7 @@ pub fn check_jump(partition: PartitionId, jump: &Jump, next: u64) -> Result<(), 
     Ok(())
 }
 
-/// Refuses to forget a log in which there was something before the commit, or to which it appends. `position`: before it.
+/// Refuses to forget a log that had entries before the commit, or to which the commit appends. `position`: before the commit.
 ///
 /// # Errors
 /// [`Refusal::NotCut`].

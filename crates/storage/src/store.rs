@@ -1,8 +1,7 @@
 //! Logs and records.
 //!
-//! An engine owes: one commit to one partition is atomic and durable; scans are ordered. Commits of one partition take
-//! effect in the order in which [`LogStore::commit`] was *called*. Reads may see a commit before it is durable; whoever lets an
-//! answer out waits for the commit itself.
+//! An engine guarantees: one commit to one partition is atomic and durable; scans are ordered. Commits of one partition take effect in the order in
+//! which [`LogStore::commit`] was *called*. Reads may see a commit before it is durable; a caller that answers a client waits for the commit itself.
 
 use std::future::Future;
 
@@ -15,9 +14,9 @@ use crate::{
 
 /// The log-and-record store. All methods may be called from several tasks at once.
 pub trait LogStore: Send + Sync + 'static {
-    /// Makes `commit` durable. It is queued when this is called, not when the future is first polled, and dropping the
-    /// future does not take it back: so calls from one owner, one after the other, keep their order, and many may be under
-    /// way. Engines make many commits durable with one sync.
+    /// Makes `commit` durable. The commit is queued when this is called, not when the future is first polled, and dropping the future does not take
+    /// it back. So calls from one owner, one after the other, keep their order, and many may be under way. Engines make many commits durable with one
+    /// sync.
     ///
     /// `Full` and `Refused` leave nothing behind. A later commit to the same log then is refused as well, since its entry
     /// no longer follows.
@@ -51,8 +50,8 @@ pub trait LogStore: Send + Sync + 'static {
         limit: ScanLimit,
     ) -> impl Future<Output = Result<ScanPage, StoreError>> + Send;
 
-    /// Fixes the records of a partition as reads see them now, all of them of one moment, until [`LogStore::release`]. An engine that has to be
-    /// opened anew forgets them, and may forget one that was not read for long; there are at most [`SNAPSHOTS_MAX`](crate::SNAPSHOTS_MAX).
+    /// Fixes the records of a partition as reads see them now, all of one moment, until [`LogStore::release`]. An engine that is opened again forgets
+    /// its snapshots, and may forget one that was not read for long. There are at most [`SNAPSHOTS_MAX`](crate::SNAPSHOTS_MAX).
     fn snapshot(
         &self,
         partition: PartitionId,
@@ -66,11 +65,11 @@ pub trait LogStore: Send + Sync + 'static {
         limit: ScanLimit,
     ) -> impl Future<Output = Result<ScanPage, StoreError>> + Send;
 
-    /// Nobody needs the snapshot any more; no error if it is not there.
+    /// Drops a snapshot that is not needed any more; no error if it does not exist.
     fn release(&self, snapshot: SnapshotId);
 
-    /// Entries of a log, beginning with the one that holds number `from` (or the oldest retained one above). At least one
-    /// entry is given if there is one; no further one is added when `bytes_max` is reached.
+    /// Entries of a log, beginning with the one that contains the number `from`, or else the oldest one above. At least one entry is given if there
+    /// is one; no further one is added when `bytes_max` is reached.
     fn read_log(
         &self,
         partition: PartitionId,
@@ -79,13 +78,13 @@ pub trait LogStore: Send + Sync + 'static {
         bytes_max: usize,
     ) -> impl Future<Output = Result<LogPage, StoreError>> + Send;
 
-    /// Where each log of a partition stands, in order of origin.
+    /// The position of each log of a partition, in order of origin.
     fn log_positions(
         &self,
         partition: PartitionId,
     ) -> impl Future<Output = Result<Vec<(Origin, LogPosition)>, StoreError>> + Send;
 
-    /// How long all logs are: bytes of the entries from `low` on. After a cut it may be reckoned from their number.
+    /// The lengths of all logs: bytes of the entries from `low` on. After a cut the length may be estimated from the number of entries.
     fn log_lengths(&self) -> impl Future<Output = Result<Vec<LogLength>, StoreError>> + Send;
 
     /// Partitions that have a log, in ascending order.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 /// Longest key of a record in bytes: an LSM tree keeps keys in its index blocks, so they must stay small.
 pub const RECORD_KEY_BYTES_MAX: usize = 4096;
-/// Longest name of a holder of a blob in bytes: it becomes part of a key.
+/// Longest name of a reference to a blob in bytes: it becomes part of a key.
 pub const HOLDER_BYTES_MAX: usize = 512;
 /// Largest commit in bytes, keys, values and batch together. A bound on what one group can hold in memory; an owner
 /// splits larger changes into several batches long before.
@@ -56,7 +56,7 @@ pub struct LogEntry {
     pub count: u32,
     /// The hash of the entry before ([`LogEntry::hash`]); [`Hash::ZERO`] in the first entry of a log.
     pub previous: Hash,
-    /// The batch as it was received; stored and given back unchanged.
+    /// The batch as received; it is stored and read back unchanged.
     pub bytes: Bytes,
 }
 
@@ -74,35 +74,36 @@ impl LogEntry {
     }
 }
 
-/// Forget the entries of a log that lie wholly below a number. The position of the log stays.
+/// Deletes the entries of a log that lie completely below a number. The position of the log stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
-    /// Whose log.
+    /// The origin of the log.
     pub origin: Origin,
-    /// Entries whose last number is below this are forgotten.
+    /// Entries whose last number is below this are deleted.
     pub below: u64,
 }
 
-/// A log goes on behind a number although nothing before it is here: what it held came in another way. What there is of it goes.
+/// A log goes on after a number although the entries before it are not here: a snapshot has brought their effects. Earlier entries of the log are
+/// deleted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Jump {
-    /// Whose log.
+    /// The origin of the log.
     pub origin: Origin,
-    /// The number that the next entry must have as its first, above that which it had to have until now.
+    /// The number that the next entry must begin with. It is greater than the one expected until now.
     pub next: u64,
     /// The hash that the next entry must name as the one before.
     pub hash: Hash,
 }
 
-/// Names the records of a partition as they were at one moment ([`LogStore::snapshot`](crate::LogStore::snapshot)). None is named twice by one engine.
+/// Names the records of a partition as they were at one moment ([`LogStore::snapshot`](crate::LogStore::snapshot)). An engine uses no name twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SnapshotId(pub u64);
 
-/// Snapshots at once, of all partitions: each keeps what was overwritten or removed since from being given up. A node that is asked for the states
-/// of all its partitions by several others gives some first; who finds none left asks again.
+/// Snapshots at once, of all partitions: each keeps records that were overwritten or removed since. A node that several peers ask for snapshots of
+/// all its partitions sends some first; a peer that gets none asks again.
 pub const SNAPSHOTS_MAX: usize = 32;
 
-/// Where the log of an origin stands.
+/// The position of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogPosition {
     /// Entries that end at or below this number have been cut; reading starts here.
@@ -113,21 +114,21 @@ pub struct LogPosition {
     pub hash: Hash,
 }
 
-/// How long a log is.
+/// The length of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogLength {
-    /// Which partition's.
+    /// The partition.
     pub partition: PartitionId,
-    /// Whose.
+    /// The origin of the log.
     pub origin: Origin,
-    /// Where it stands.
+    /// Its position.
     pub position: LogPosition,
-    /// Bytes of what is in it.
+    /// Bytes of its entries.
     pub bytes: u64,
 }
 
 impl LogPosition {
-    /// A log nobody has written to.
+    /// The position of a log without any entry.
     pub const EMPTY: LogPosition = LogPosition {
         low: 1,
         next: 1,
@@ -150,12 +151,12 @@ pub enum Mutation {
         /// The record's key.
         key: Bytes,
     },
-    /// `holder`, in the commit's partition, names the blob from now on. A repetition changes nothing; whether the blob has to be
-    /// there, [`Commit::bodies_come`] says.
+    /// `holder`, in the commit's partition, names the blob from now on. A repetition changes nothing. [`Commit::bodies_come`] says whether the blob
+    /// has to exist.
     Reference {
         /// The blob.
         blob: crate::BlobName,
-        /// Who names it, unique within the partition: at most [`HOLDER_BYTES_MAX`] bytes.
+        /// The name of the reference, unique within the partition: at most [`HOLDER_BYTES_MAX`] bytes.
         holder: Bytes,
     },
     /// `holder` no longer names the blob; no error if it did not. When the commit that removes the last reference of all
@@ -163,12 +164,12 @@ pub enum Mutation {
     Release {
         /// The blob.
         blob: crate::BlobName,
-        /// Who named it.
+        /// The name of the reference.
         holder: Bytes,
     },
 }
 
-/// What the parts of a commit count beside their payload.
+/// Bytes that each part of a commit counts beside its payload.
 const PART_BYTES: usize = 32;
 
 impl Mutation {
@@ -186,45 +187,44 @@ impl Mutation {
     }
 }
 
-/// Which room on the disk a commit may take. What only removes records and cuts logs is taken on any disk.
+/// The room on the disk that a commit may take. A commit that only removes records and cuts logs is accepted on any disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Room {
-    /// None of what is kept free.
+    /// Nothing of the reserve.
     #[default]
     Ordinary,
-    /// Of what is kept free as much as is not kept for the engine itself: it marks for removal, or removes, and so leads to more room.
+    /// The part of the reserve that is not kept for the engine itself: the commit marks for removal, or removes, and so makes more room.
     Frees,
-    /// Any: it is small, and the node could not work without it.
+    /// All of the reserve: the commit is small, and the node cannot work without it.
     Vital,
 }
 
-/// What becomes durable together, in one partition: at most one batch, and what it changes.
+/// A commit: what becomes durable together in one partition, at most one batch and its changes.
 ///
-/// Order inside: the batch is appended, then logs jump, then they are cut, then some are forgotten, then mutations are done one after the other.
+/// The order inside: the batch is appended, then logs jump, then they are cut, then some are forgotten, then mutations are done one after the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Commit {
     /// The partition all of this belongs to.
     pub partition: PartitionId,
     /// The batch to append, if any.
     pub entry: Option<LogEntry>,
-    /// Whether this commit rests on all that the partition was given before it. Then it is refused if one of those was refused:
-    /// what was built on something that never came to be leaves nothing behind. A commit that does not rest on them, made by a caller
-    /// who knows what was refused, begins anew.
+    /// Whether this commit depends on all earlier commits to the partition. Then it is refused if one of those was refused: changes on top of a
+    /// commit that failed leave nothing behind. A commit that does not depend on them begins anew, made by a caller that knows what was refused.
     pub follows: bool,
-    /// Whether it may take of the room that is kept free.
+    /// Whether it may take room of the reserve.
     pub room: Room,
-    /// Whether nobody waits for it: an engine may hold it back for a moment, to sync it together with one that somebody waits for. Its
-    /// place in the order stays the same, and what comes after it waits for it in any case.
+    /// Whether nobody waits for this commit. Then an engine may hold it back for a moment, to sync it together with one that somebody waits for. Its
+    /// place in the order stays the same, and later commits wait for it in any case.
     pub lazy: bool,
-    /// Whether the bodies that it names may still come, since other nodes have them. Without this a body that is neither finished nor named by
-    /// anything is refused as [`Full`](crate::StoreError::Full): it went when an engine was opened anew, or all that named it let go of it a moment
-    /// ago, and it would be a message without its text.
+    /// Whether the blobs that it names may still come, since other nodes have them. Otherwise a blob that is neither finished nor named by a
+    /// reference is refused as [`Full`](crate::StoreError::Full). It was removed when an engine was opened again, or its last reference was released
+    /// a moment ago, and the message would lack its text.
     pub bodies_come: bool,
-    /// Logs that begin behind a number from now on.
+    /// Logs that go on after a number from now on.
     pub jumps: Vec<Jump>,
     /// Logs to cut.
     pub cuts: Vec<Cut>,
-    /// Logs that were cut at their ends before, of which it is forgotten where they stood, too: from now on they are as if nobody had written to them.
+    /// Logs to forget, which were cut at their ends before: their positions are deleted, too, as if they never had an entry.
     pub forgets: Vec<Origin>,
     /// Changes to records and references.
     pub mutations: Vec<Mutation>,
@@ -335,7 +335,7 @@ pub struct ScanPage {
 pub struct LogPage {
     /// Entries in ascending order, without a gap.
     pub entries: Vec<LogEntry>,
-    /// The first number that is there but was not given; `None`: the log ends here.
+    /// The first number that exists and was not given; `None`: the log ends here.
     pub next: Option<u64>,
 }
 

@@ -6,8 +6,8 @@ use super::{Experiment, LagReport};
 use crate::{
     error::{Result, Trouble, io_at},
     report::{
+        number::short,
         svg::{Anchor, Svg},
-        text::short,
     },
     scenario::session::KINDS,
 };

@@ -1,6 +1,6 @@
 //! What we aim at beside the other server, and what a byte or a message costs the disk.
 
-use super::{Report, text::short};
+use super::{Report, number::short};
 use crate::measure::Row;
 
 /// What is compared of a row.

@@ -1,9 +1,10 @@
 //! What was measured, for people and for programs.
 //!
 //! Reading order: this file (the data, and medians over runs), [`text`] (tables), `aims` (what was to be reached), [`plot`] (drawings),
-//! [`svg`] (how they are written).
+//! [`svg`] and [`number`] (how they are written).
 
 mod aims;
+pub mod number;
 pub mod plot;
 pub mod svg;
 pub mod text;

@@ -2,10 +2,14 @@
 
 use super::{
     Report,
+    number::short,
     svg::{Anchor, Svg},
-    text::short,
 };
-use crate::{facts::AEROGRAMME, measure::Row, series::Series};
+use crate::{
+    facts::{AEROGRAMME, Published},
+    measure::Row,
+    series::Series,
+};
 
 /// Of the servers, in their order.
 const COLOURS: [&str; 4] = ["#8c6d31", "#1f77b4", "#2ca02c", "#9467bd"];
@@ -115,12 +119,6 @@ fn ratios(report: &Report, first: &str, second: &str) -> String {
 
 /// Memory above, CPU below; the first run of each server.
 fn over_time(report: &Report, name: &str) -> String {
-    const LEFT: f64 = 60.0;
-    const WIDTH: f64 = 760.0;
-    const TOP: f64 = 60.0;
-    const MEMORY: f64 = 220.0;
-    const GAP: f64 = 40.0;
-    const CPU: f64 = 110.0;
     let servers = report.servers();
     let curves: Vec<(usize, &Series)> = servers
         .iter()
@@ -134,99 +132,133 @@ fn over_time(report: &Report, name: &str) -> String {
     let published = AEROGRAMME
         .iter()
         .find(|published| published.scenario == name);
-    let longest = |of: &dyn Fn(&(f64, f64, f64)) -> f64| {
-        curves
-            .iter()
-            .flat_map(|(_, series)| &series.points)
-            .map(of)
-            .fold(0.0, f64::max)
-    };
-    let seconds = longest(&|point| point.0).max(0.1);
-    // An axis that shows the servers; a published peak far above is told in words.
-    let mib = (longest(&|point| point.1) * 1.15).max(1.0);
-    let percent = longest(&|point| point.2).max(100.0);
-    let mut svg = Svg::new(LEFT + WIDTH + 30.0, TOP + MEMORY + GAP + CPU + 40.0);
-    svg.text(
-        (LEFT, 18.0),
+    let mut chart = TimeChart::new(&curves);
+    chart.svg.text(
+        (TimeChart::LEFT, 18.0),
         Anchor::Start,
         14,
         &format!("{name}: memory (PSS) and CPU over time"),
     );
-    let x = |at: f64| LEFT + at / seconds * WIDTH;
-    let y = |value: f64| TOP + MEMORY - value.min(mib) / mib * MEMORY;
-    let low = TOP + MEMORY + GAP + CPU;
-    let y_cpu = |value: f64| low - value / percent * CPU;
-    for part in 0..=4 {
-        let share = f64::from(part) / 4.0;
-        svg.line(
-            (LEFT, y(share * mib)),
-            (LEFT + WIDTH, y(share * mib)),
-            GREY,
-            true,
-        );
-        svg.text(
-            (LEFT - 5.0, y(share * mib) + 4.0),
-            Anchor::End,
-            10,
-            &short(share * mib),
-        );
-        svg.text(
-            (x(share * seconds), low + 15.0),
-            Anchor::Middle,
-            10,
-            &short(share * seconds),
-        );
-    }
-    svg.text((LEFT - 5.0, TOP - 8.0), Anchor::End, 10, "MiB");
-    svg.line((LEFT, low), (LEFT + WIDTH, low), GREY, false);
-    for value in [0.0, 100.0] {
-        svg.text(
-            (LEFT - 5.0, y_cpu(value) + 4.0),
-            Anchor::End,
-            10,
-            &short(value),
-        );
-    }
-    svg.text((LEFT - 5.0, low - CPU - 12.0), Anchor::End, 10, "% CPU");
-    svg.text((LEFT + WIDTH, low + 30.0), Anchor::End, 10, "seconds");
+    chart.axes();
     if let Some(published) = published {
-        let words = format!("Aerogramme, as published: {}", published.words);
-        svg.text((LEFT, 36.0), Anchor::Start, 11, &words);
-        if published.peak_mb > 0.0 && published.peak_mb < mib {
-            svg.line(
-                (LEFT, y(published.peak_mb)),
-                (LEFT + WIDTH, y(published.peak_mb)),
-                PUBLISHED,
-                true,
-            );
-        }
+        chart.published(published);
     }
     for (at, series) in &curves {
-        let colour = COLOURS[at % COLOURS.len()];
-        svg.curve(
-            series.points.iter().map(|point| (x(point.0), y(point.1))),
-            colour,
-        );
-        svg.curve(
-            series
-                .points
+        chart.curves(*at, series);
+    }
+    chart.svg.finish()
+}
+
+/// A drawing of memory and CPU over time, and what its axes reach.
+struct TimeChart {
+    svg: Svg,
+    seconds: f64,
+    mib: f64,
+    percent: f64,
+}
+
+impl TimeChart {
+    const LEFT: f64 = 60.0;
+    const RIGHT: f64 = Self::LEFT + 760.0;
+    const TOP: f64 = 60.0;
+    const MEMORY: f64 = 220.0;
+    const GAP: f64 = 40.0;
+    const CPU: f64 = 110.0;
+    const LOW: f64 = Self::TOP + Self::MEMORY + Self::GAP + Self::CPU;
+
+    fn new(curves: &[(usize, &Series)]) -> TimeChart {
+        let longest = |of: &dyn Fn(&(f64, f64, f64)) -> f64| {
+            curves
                 .iter()
-                .map(|point| (x(point.0), y_cpu(point.2))),
-            colour,
-        );
-        let legend = format!("{}: peak {} MiB", series.label, short(series.peak_mib()));
-        let left = LEFT + 200.0 * *at as f64;
-        svg.rect((left, 44.0), (9.0, 9.0), colour);
-        svg.text((left + 13.0, 52.0), Anchor::Start, 11, &legend);
-        for (when, what) in &series.marks {
-            svg.line((x(*when), low), (x(*when), low + 4.0), colour, false);
-            svg.text(
-                (x(*when), low - CPU - 4.0 - 11.0 * *at as f64),
-                Anchor::Start,
-                8,
-                what,
-            );
+                .flat_map(|(_, series)| &series.points)
+                .map(of)
+                .fold(0.0, f64::max)
+        };
+        TimeChart {
+            svg: Svg::new(Self::RIGHT + 30.0, Self::LOW + 40.0),
+            seconds: longest(&|point| point.0).max(0.1),
+            // An axis that shows the servers; a published peak far above is told in words.
+            mib: (longest(&|point| point.1) * 1.15).max(1.0),
+            percent: longest(&|point| point.2).max(100.0),
         }
     }
-    svg.finish()
+
+    fn x(&self, at: f64) -> f64 {
+        Self::LEFT + at / self.seconds * (Self::RIGHT - Self::LEFT)
+    }
+
+    fn y(&self, mib: f64) -> f64 {
+        Self::TOP + Self::MEMORY - mib.min(self.mib) / self.mib * Self::MEMORY
+    }
+
+    fn y_cpu(&self, percent: f64) -> f64 {
+        Self::LOW - percent / self.percent * Self::CPU
+    }
+
+    fn axes(&mut self) {
+        for part in 0..=4 {
+            let share = f64::from(part) / 4.0;
+            let (mib, seconds) = (share * self.mib, share * self.seconds);
+            let (x, y) = (self.x(seconds), self.y(mib));
+            self.svg.line((Self::LEFT, y), (Self::RIGHT, y), GREY, true);
+            let left = Self::LEFT - 5.0;
+            self.svg.text((left, y + 4.0), Anchor::End, 10, &short(mib));
+            let below = (x, Self::LOW + 15.0);
+            self.svg.text(below, Anchor::Middle, 10, &short(seconds));
+        }
+        let left = Self::LEFT - 5.0;
+        self.svg
+            .text((left, Self::TOP - 8.0), Anchor::End, 10, "MiB");
+        self.svg.line(
+            (Self::LEFT, Self::LOW),
+            (Self::RIGHT, Self::LOW),
+            GREY,
+            false,
+        );
+        for value in [0.0, 100.0] {
+            let y = self.y_cpu(value) + 4.0;
+            self.svg.text((left, y), Anchor::End, 10, &short(value));
+        }
+        let above_cpu = Self::LOW - Self::CPU - 12.0;
+        self.svg.text((left, above_cpu), Anchor::End, 10, "% CPU");
+        self.svg
+            .text((Self::RIGHT, Self::LOW + 30.0), Anchor::End, 10, "seconds");
+    }
+
+    fn published(&mut self, published: &Published) {
+        let words = format!("Aerogramme, as published: {}", published.words);
+        self.svg.text((Self::LEFT, 36.0), Anchor::Start, 11, &words);
+        if published.peak_mb > 0.0 && published.peak_mb < self.mib {
+            let y = self.y(published.peak_mb);
+            self.svg
+                .line((Self::LEFT, y), (Self::RIGHT, y), PUBLISHED, true);
+        }
+    }
+
+    /// The curves of a server, of which `at` others came before.
+    fn curves(&mut self, at: usize, series: &Series) {
+        let colour = COLOURS[at % COLOURS.len()];
+        let points = series.points.iter();
+        let memory: Vec<_> = points
+            .clone()
+            .map(|point| (self.x(point.0), self.y(point.1)))
+            .collect();
+        let cpu: Vec<_> = points
+            .map(|point| (self.x(point.0), self.y_cpu(point.2)))
+            .collect();
+        self.svg.curve(memory.into_iter(), colour);
+        self.svg.curve(cpu.into_iter(), colour);
+        let legend = format!("{}: peak {} MiB", series.label, short(series.peak_mib()));
+        let left = Self::LEFT + 200.0 * at as f64;
+        self.svg.rect((left, 44.0), (9.0, 9.0), colour);
+        self.svg
+            .text((left + 13.0, 52.0), Anchor::Start, 11, &legend);
+        for (when, what) in &series.marks {
+            let x = self.x(*when);
+            self.svg
+                .line((x, Self::LOW), (x, Self::LOW + 4.0), colour, false);
+            let above = Self::LOW - Self::CPU - 4.0 - 11.0 * at as f64;
+            self.svg.text((x, above), Anchor::Start, 8, what);
+        }
+    }
 }

@@ -26,6 +26,20 @@ pub(super) fn run(context: &mut Context) -> Result<()> {
     let set = (context.sizes.study_messages / SETS).max(1);
     let all = (set * SETS) as u32;
     prepare(context)?;
+    fill(context, set)?;
+    let mut imap = context.target.login(BIG)?;
+    imap.select("Study")?;
+    for _ in 0..SETS {
+        imap.run("COPY 1:* Thousand")?;
+    }
+    imap.logout()?;
+    changes(context, all)?;
+    scene(context, "idle", &idle)?;
+    reads(context, all)
+}
+
+/// All sixteen accounts are filled, one after the other and at the same time.
+fn fill(context: &mut Context, set: usize) -> Result<()> {
     let message = |number: usize| {
         // The largest come last, as in the study.
         let size = size_at(MIXED, (number as f64 + 0.5) / set as f64);
@@ -60,12 +74,11 @@ pub(super) fn run(context: &mut Context) -> Result<()> {
         *samples = Samples::joined(done);
         Ok(())
     })?;
-    let mut imap = context.target.login(BIG)?;
-    imap.select("Study")?;
-    for _ in 0..SETS {
-        imap.run("COPY 1:* Thousand")?;
-    }
-    imap.logout()?;
+    Ok(())
+}
+
+/// Commands that change the larger mailbox, or look whether it has changed.
+fn changes(context: &mut Context, all: u32) -> Result<()> {
     scene(context, "copy and move", &|target, sampler, samples| {
         let mut imap = big(target, sampler, "Thousand", all)?;
         mark(sampler, "COPY");
@@ -98,7 +111,11 @@ pub(super) fn run(context: &mut Context) -> Result<()> {
         }
         imap.logout()
     })?;
-    scene(context, "idle", &idle)?;
+    Ok(())
+}
+
+/// Commands that read the larger mailbox.
+fn reads(context: &mut Context, all: u32) -> Result<()> {
     for (name, command) in [
         ("fetch all", "FETCH 1:* ALL"),
         ("fetch full", "FETCH 1:* FULL"),

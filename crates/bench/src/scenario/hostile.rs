@@ -6,7 +6,7 @@
 
 use miniz_oxide::{deflate::compress_to_vec, inflate::decompress_to_vec};
 
-use super::{BOUNDS_USER, Context, READERS, bounds::Bounds};
+use super::{BOUNDS_USER, Bounds, Context, READERS};
 use crate::{
     error::{Result, expect_equal, wrong},
     imap::Imap,

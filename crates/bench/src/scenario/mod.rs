@@ -136,6 +136,65 @@ impl Sizes {
     }
 }
 
+/// How much of each load of [`bounds`], and what the server may use for it.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "The loads")]
+pub struct Bounds {
+    /// Resident memory of the server that no load may exceed, in MiB; 0: none
+    #[arg(long, default_value_t = 256, value_name = "MIB")]
+    pub resident_mib_max: u64,
+    /// What FETCH 1:* BODY[] reads, in MiB
+    #[arg(long, default_value_t = 2048, value_name = "MIB")]
+    pub bulk_mib: usize,
+    /// A single message, in and out, in MiB
+    #[arg(long, default_value_t = 100, value_name = "MIB")]
+    pub message_mib: usize,
+    /// Messages in the large mailbox
+    #[arg(long, default_value_t = 200_000, value_name = "COUNT")]
+    pub messages: usize,
+    /// Sessions that select it, fetch large headers, or never read what they asked for
+    #[arg(long, default_value_t = 20, value_name = "COUNT")]
+    pub sessions: usize,
+    /// Clients that work in it at once
+    #[arg(long, default_value_t = 50, value_name = "COUNT")]
+    pub clients: usize,
+    /// Of a line, or a list of literals, that has no end, each session sends so much, in MiB
+    #[arg(long, default_value_t = 64, value_name = "MIB")]
+    pub endless_mib: usize,
+    /// Connections of one account that does the worst it can while another one works
+    #[arg(long, default_value_t = 200, value_name = "COUNT")]
+    pub attackers: usize,
+    /// Its mailboxes
+    #[arg(long, default_value_t = 9_000, value_name = "COUNT")]
+    pub names: usize,
+    /// The other one's NOOP, APPEND and deliveries take no longer (p99), in milliseconds; 0: no bound
+    #[arg(long, default_value_t = 250, value_name = "MS")]
+    pub neighbour_ms_max: u64,
+    /// Idle sessions
+    #[arg(long, default_value_t = 1_000, value_name = "COUNT")]
+    pub idle: usize,
+}
+
+impl Bounds {
+    /// Enough to see that everything works, within the bound of the whole loads.
+    #[must_use]
+    pub fn tiny() -> Bounds {
+        Bounds {
+            resident_mib_max: 256,
+            bulk_mib: 64,
+            message_mib: 24,
+            messages: 3_000,
+            sessions: 6,
+            clients: 10,
+            endless_mib: 8,
+            attackers: 10,
+            names: 100,
+            neighbour_ms_max: 0,
+            idle: 50,
+        }
+    }
+}
+
 /// What a load is run with, and what it gives.
 pub struct Context {
     /// The server.

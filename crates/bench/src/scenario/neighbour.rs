@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{BOUNDS_USER, Context, READERS, bounds::Bounds};
+use super::{BOUNDS_USER, Bounds, Context, READERS};
 use crate::{
     error::{Result, io_at, wrong},
     imap::Imap,

@@ -1,7 +1,5 @@
 //! Reading what a server sends: RFC 9051, section 9, as far as a client must understand it to judge it.
 
-use super::Fetched;
-
 /// Deepest parentheses believed: a body structure of a hostile message is deep, an endless one is a mistake.
 const DEPTH_MAX: usize = 2000;
 
@@ -72,6 +70,55 @@ impl Node {
     #[must_use]
     pub fn is(&self, word: &str) -> bool {
         matches!(self, Node::Atom(atom) if atom.eq_ignore_ascii_case(word.as_bytes()))
+    }
+}
+
+/// The items of one FETCH response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// Name in capitals and value, in order.
+    pub items: Vec<(String, Node)>,
+}
+
+impl Fetched {
+    /// The value of an item.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Node> {
+        self.items
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value)
+    }
+
+    /// The UID, if told.
+    #[must_use]
+    pub fn uid(&self) -> Option<u32> {
+        self.get("UID")?.text().parse().ok()
+    }
+
+    /// The flags, if told: sorted, without `\Recent`.
+    #[must_use]
+    pub fn flags(&self) -> Option<Vec<String>> {
+        let Some(Node::List(list)) = self.get("FLAGS") else {
+            return None;
+        };
+        let mut flags: Vec<String> = list
+            .iter()
+            .map(Node::text)
+            .filter(|flag| !flag.eq_ignore_ascii_case("\\recent"))
+            .collect();
+        flags.sort();
+        Some(flags)
+    }
+
+    /// The bytes of an item.
+    #[must_use]
+    pub fn bytes(&self, name: &str) -> Option<&[u8]> {
+        match self.get(name)? {
+            Node::Text(bytes) | Node::Atom(bytes) => Some(bytes),
+            Node::Nil => Some(b""),
+            Node::List(_) => None,
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Node, Reply, Response,
-    parse::{modseq, ranges},
+    parse::{Node, Response, modseq, ranges},
+    reply::Reply,
     set_of,
 };
 

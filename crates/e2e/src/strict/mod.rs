@@ -25,7 +25,7 @@ use std::{
 
 pub use self::session::Session;
 use crate::{
-    imap::{Fetched, parse::modseq},
+    imap::parse::{Fetched, Node, modseq},
     message,
 };
 
@@ -109,7 +109,7 @@ impl Identity {
         let size = items.get("RFC822.SIZE").map(|size| size.text());
         Identity {
             email_id: match items.get("EMAILID") {
-                Some(crate::imap::Node::List(list)) => list.first().map(crate::imap::Node::text),
+                Some(Node::List(list)) => list.first().map(Node::text),
                 _ => None,
             },
             name: whole.and_then(message::name_of),

@@ -7,8 +7,8 @@ use std::{
 
 use super::{Before, Known, Listing, PORTS, Strict, is_of, locked};
 use crate::imap::{
-    Fetched, Node, Reply, Response, Status,
-    parse::{modseq, ranges},
+    parse::{Fetched, Node, Response, Status, modseq, ranges},
+    reply::Reply,
 };
 
 /// What was asked, as far as it matters for what may be answered.

@@ -12,7 +12,8 @@ use zeroize::Zeroizing;
 
 use super::{
     context::Context,
-    task::{EndCode, Expect, Outcome, Step, Task, Wake},
+    outcome::{EndCode, Outcome},
+    task::{Expect, Step, Task, Wake},
 };
 use crate::{
     sasl::{self, Exchange, Refused},

@@ -2,7 +2,7 @@
 
 use whimbrel_imap::encode::{self, NamespaceEntry};
 
-use super::{context::Context, task::Outcome};
+use super::{context::Context, outcome::Outcome};
 
 /// The capabilities in the present state, given to `write`. Before the login only those that matter then, so that greetings stay short.
 pub(super) fn with_list<T>(cx: &mut Context, write: impl FnOnce(&mut Context, &[&str]) -> T) -> T {

@@ -13,7 +13,7 @@ use whimbrel_service::{
 
 use super::{
     limits::{Limits, OUTPUT_BYTES},
-    task::Outcome,
+    outcome::Outcome,
     view::View,
 };
 use crate::{

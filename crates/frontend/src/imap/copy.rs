@@ -13,8 +13,9 @@ use super::{
     expunge,
     finish::SetText,
     gone::Gone,
+    outcome::{EndCode, Outcome},
     ranges::Ranges,
-    task::{EndCode, Outcome, Step, Task, Wake},
+    task::{Step, Task, Wake},
 };
 
 /// COPY or MOVE.

@@ -13,11 +13,12 @@ use super::{
     idle::Idle,
     list, mailboxes,
     named::{self, Named},
+    outcome::{EndCode, Outcome},
     quota::Quota,
     search::{Search, Sort, Thread},
     select::Select,
     store::Store,
-    task::{EndCode, Header, Outcome, Task, Telling},
+    task::{Header, Task, Telling},
     unauthenticate::Unauthenticate,
 };
 use crate::session::Note;

@@ -9,7 +9,8 @@ use whimbrel_service::api::{MESSAGES_PER_CALL_MAX, MailboxCall, Reply};
 use super::{
     context::Context,
     gone::Gone,
-    task::{EndCode, Outcome, Step, Task, Wake},
+    outcome::{EndCode, Outcome},
+    task::{Step, Task, Wake},
 };
 
 /// EXPUNGE and UID EXPUNGE.

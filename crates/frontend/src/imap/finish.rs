@@ -8,7 +8,7 @@ use whimbrel_imap::{
 use super::{
     capability,
     context::Context,
-    task::{EndCode, Outcome},
+    outcome::{EndCode, Outcome},
 };
 
 /// A tagged line being written.

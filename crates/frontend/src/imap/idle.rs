@@ -5,8 +5,9 @@ use whimbrel_service::api::{Failure, MailboxCall, Reply};
 
 use super::{
     context::Context,
+    outcome::Outcome,
     sync::Sync,
-    task::{Expect, Outcome, Step, Task, Wake},
+    task::{Expect, Step, Task, Wake},
 };
 
 /// IDLE: changes are told as they come, until DONE.

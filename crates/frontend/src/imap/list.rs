@@ -11,7 +11,8 @@ use whimbrel_service::api::{
 use super::{
     context::Context,
     mailboxes::{wire_use, write_status},
-    task::{Outcome, Step, Task, Wake},
+    outcome::Outcome,
+    task::{Step, Task, Wake},
 };
 
 /// Words of readings (see [`Matcher`]) that are looked at before others have their chance: some tenths of a millisecond.

@@ -10,7 +10,8 @@ use whimbrel_service::api::{Call, MailboxCall, MailboxName, Reply, SpecialUse, S
 use super::{
     context::{self, Context},
     objectid,
-    task::{EndCode, Outcome, Step, Task, Wake},
+    outcome::{EndCode, Outcome},
+    task::{Step, Task, Wake},
 };
 
 /// A command that is one call, or the same until it is done, and has no data to tell.

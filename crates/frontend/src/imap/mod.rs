@@ -11,7 +11,7 @@
 //! - Sequence numbers change only where EXPUNGE and EXISTS are written, and never during a command that was given by them.
 //! - Nothing that was sent in the clear is acted upon after STARTTLS, and no password is taken in the clear.
 //!
-//! Reading order: this file, [`task`], [`context`], [`dispatch`], [`view`], [`sync`], then one file a group of commands.
+//! Reading order: this file, [`outcome`], [`context`], [`task`], [`dispatch`], [`view`], [`sync`], then one file a group of commands.
 //!
 //! size: the states of one connection, which each event may change, are read together.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -36,6 +36,7 @@ mod list;
 mod mailboxes;
 mod named;
 mod objectid;
+mod outcome;
 mod packed;
 mod quota;
 mod ranges;
@@ -65,8 +66,9 @@ use self::{
     context::Context,
     finish::Finish,
     inflate::Inflater,
+    outcome::Outcome,
     sync::{Sync, SyncStep},
-    task::{Expect, Header, Outcome, Step, Task, Telling, Wake},
+    task::{Expect, Header, Step, Task, Telling, Wake},
 };
 use crate::session::{Action, ENDED_MICROS, Handover, Note, Peer, Session, Tls};
 

@@ -21,8 +21,9 @@ use whimbrel_service::api::{MailboxCall, NAMED_PER_CALL_MAX, Reply};
 
 use super::{
     context::Context,
+    outcome::Outcome,
     sync::Sync,
-    task::{Outcome, Step, Task, Wake},
+    task::{Step, Task, Wake},
     view::View,
 };
 

@@ -8,7 +8,8 @@ use whimbrel_service::api::{MailboxCall, MailboxName, Reply, Usage};
 
 use super::{
     context::{self, Context},
-    task::{Outcome, Step, Task, Wake},
+    outcome::Outcome,
+    task::{Step, Task, Wake},
 };
 
 const ROOT: &str = "";

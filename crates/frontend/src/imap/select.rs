@@ -10,8 +10,10 @@ use whimbrel_service::api::{Call, MailboxCall, MailboxName, Reply};
 use super::{
     context::{self, Context},
     fetch::Fetch,
-    named, objectid, sync,
-    task::{EndCode, Outcome, Step, Task, Wake},
+    named, objectid,
+    outcome::{EndCode, Outcome},
+    sync,
+    task::{Step, Task, Wake},
     view::View,
 };
 

@@ -12,9 +12,10 @@ use whimbrel_service::api::{FlagChange, Flags, MailboxCall, ROWS_PER_CALL_MAX, R
 use super::{
     context::Context,
     expunge,
+    outcome::{EndCode, Outcome},
     ranges::{Cursor, Ranges},
     sync::{self, Sync},
-    task::{EndCode, Outcome, Step, Task, Wake},
+    task::{Step, Task, Wake},
     view::service_flags,
 };
 

@@ -6,7 +6,8 @@ use whimbrel_service::api::MailboxCall;
 
 use super::{
     context::Context,
-    task::{Outcome, Step, Task, Wake},
+    outcome::Outcome,
+    task::{Step, Task, Wake},
 };
 
 /// UNAUTHENTICATE.

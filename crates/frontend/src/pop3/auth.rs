@@ -14,7 +14,7 @@ use whimbrel_service::api::{
 use super::{
     context::Context,
     maildrop::Maildrop,
-    task::{Step, failed},
+    step::{Step, failed},
 };
 use crate::{
     sasl::{self, Exchange, Refused},
@@ -121,11 +121,11 @@ impl Login {
             sasl::Step::Ask(call) => Step::Call(self.without_mailbox(call)),
             sasl::Step::Accepted { account, login } => {
                 cx.notes.push_back(Note::LoggedIn { login, mechanism });
-                match Open::named(account, &self.mailbox) {
+                match mailbox_named(&self.mailbox) {
                     Some(_) if cx.relays => {
                         Step::HandOver(account, std::mem::take(&mut self.mailbox))
                     }
-                    Some(open) => Step::Open(Box::new(open)),
+                    Some(mailbox) => Step::Open(account, mailbox),
                     None => refuse(cx, &Reply::Failed(Failure::NoSuchMailbox)),
                 }
             }
@@ -190,17 +190,12 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Of this mailbox; empty: INBOX. `None`: that is no name.
-    pub(super) fn named(account: AccountId, mailbox: &str) -> Option<Open> {
-        let mailbox = match mailbox {
-            "" => MailboxName::inbox(),
-            name => MailboxName::new(name).ok()?,
-        };
-        Some(Open {
+    pub(super) fn new(account: AccountId, mailbox: MailboxName) -> Open {
+        Open {
             account,
             mailbox,
             maildrop: None,
-        })
+        }
     }
 
     pub(super) fn step(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
@@ -225,6 +220,14 @@ impl Open {
             }
             (Some(reply), _) => refuse(cx, &reply),
         }
+    }
+}
+
+/// The mailbox that is the maildrop; an empty name: INBOX. `None`: that is no name.
+pub(super) fn mailbox_named(name: &str) -> Option<MailboxName> {
+    match name {
+        "" => Some(MailboxName::inbox()),
+        name => MailboxName::new(name).ok(),
     }
 }
 

@@ -5,9 +5,9 @@ use std::{collections::VecDeque, sync::Arc};
 use whimbrel_service::api::{Call, MailboxCall};
 
 use super::{
+    ahead::Ahead,
     limits::{Limits, OUTPUT_BYTES},
     maildrop::Maildrop,
-    retrieve::Ahead,
 };
 use crate::{
     sasl::Channel,

@@ -9,7 +9,7 @@ use whimbrel_service::api::{ROWS_PER_CALL_MAX, Reply, Row};
 use super::{
     context::Context,
     maildrop::octets,
-    task::{Step, failed, gone},
+    step::{Step, failed, gone},
 };
 
 /// What is listed.

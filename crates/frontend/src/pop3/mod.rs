@@ -13,8 +13,9 @@
 //! - Only QUIT removes, and only what was shown to this session and marked by it. A connection that ends otherwise removes nothing.
 //! - Nothing that was sent in the clear is acted upon after STLS, and no password is taken in the clear.
 //!
-//! Reading order: this file, [`maildrop`], [`dispatch`], [`task`], then [`auth`], [`list`], [`retrieve`].
+//! Reading order: this file, [`maildrop`], [`dispatch`], [`step`], [`task`], then [`auth`], [`list`], [`retrieve`], [`ahead`].
 
+mod ahead;
 mod auth;
 mod context;
 mod dispatch;
@@ -22,6 +23,7 @@ pub mod limits;
 mod list;
 mod maildrop;
 mod retrieve;
+mod step;
 mod task;
 
 use std::{collections::VecDeque, sync::Arc};
@@ -38,9 +40,10 @@ use whimbrel_service::{
 pub use limits::Limits;
 
 use self::{
-    auth::Open,
+    auth::{Open, mailbox_named},
     context::Context,
-    task::{Step, Task},
+    step::Step,
+    task::Task,
 };
 use crate::session::{Action, ENDED_MICROS, Handover, Note, Peer, Resume, Session, Tls};
 
@@ -144,7 +147,7 @@ impl Pop3Session {
         (mailbox, utf8): (&str, bool),
         now: Now,
     ) -> Option<Pop3Session> {
-        let open = Open::named(account, mailbox)?;
+        let open = Open::new(account, mailbox_named(mailbox)?);
         let mut session = Pop3Session::new(peer, limits, now);
         session.cx.utf8 = utf8;
         session.stage = Stage::Open;
@@ -279,8 +282,8 @@ impl Pop3Session {
                 running.waits = Waits::Sasl;
                 self.decoder.expect_sasl();
             }
-            Step::Open(open) => {
-                running.task = Task::Open(open);
+            Step::Open(account, mailbox) => {
+                running.task = Task::Open(Box::new(Open::new(account, mailbox)));
                 running.waits = Waits::Nothing;
             }
             Step::HandOver(account, mailbox) => {

@@ -3,136 +3,22 @@
 //! A client that does not wait for each answer has the next messages looked up together ([`Ahead`]), and what fits of their octets is read
 //! together, too; what was looked up or read is dropped as soon as it waits.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
 use whimbrel_pop3::{
     Body,
     encode::{self, Code},
 };
-use whimbrel_service::{
-    api::{
-        BLOB_CHUNK_BYTES_MAX, BLOB_READS_BYTES_MAX, BLOB_READS_PER_CALL_MAX, BlobName, BlobRange,
-        Call, Reply, Row,
-    },
-    content::Content,
-};
+use whimbrel_service::api::{BLOB_CHUNK_BYTES_MAX, BlobName, BlobRange, Call, Reply, Row};
 
 use super::{
+    ahead::{Ahead, Looked, piece},
     context::Context,
     limits::AHEAD_MESSAGES_MAX,
-    maildrop::octets,
-    task::{Step, failed, gone},
+    step::{Step, failed, gone},
 };
 
 /// Read first for TOP: a header and some lines are mostly shorter.
 const TOP_BYTES: u32 = 16 * 1024;
-
-/// Messages that were looked up and not yet sent.
-pub(super) struct Ahead {
-    /// Ascending by place.
-    found: VecDeque<(u32, Looked)>,
-    /// Places below this were looked up; what is not among `found` is gone.
-    up_to: u32,
-    from: u32,
-}
-
-/// What is known of a message that was looked up.
-enum Looked {
-    /// It was removed after its row was read.
-    Gone,
-    /// Its content row is damaged.
-    Damaged,
-    Found {
-        octets: u64,
-        /// The header fields in front of the blob.
-        prefix: Bytes,
-        blob: BlobName,
-        left: u64,
-        /// The begin of the blob, if it was read.
-        read: Option<Bytes>,
-    },
-}
-
-impl Looked {
-    fn new(row: &Row, content: Option<&Bytes>) -> Looked {
-        let Some(content) = content else {
-            return Looked::Gone;
-        };
-        let Ok(content) = Content::decode(content) else {
-            return Looked::Damaged;
-        };
-        let Some(left) = u64::from(row.size).checked_sub(content.prefix.len() as u64) else {
-            return Looked::Damaged;
-        };
-        Looked::Found {
-            octets: octets(row),
-            // Of its own: the summary beside it is not wanted, and may be long.
-            prefix: Bytes::copy_from_slice(&content.prefix),
-            blob: row.blob,
-            left,
-            read: None,
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Looked::Found { prefix, read, .. } => {
-                prefix.len() + read.as_ref().map_or(0, Bytes::len)
-            }
-            Looked::Gone | Looked::Damaged => 0,
-        }
-    }
-}
-
-impl Ahead {
-    /// Memory.
-    pub(super) fn bytes(&self) -> usize {
-        let found: usize = self.found.iter().map(|(_, looked)| looked.bytes()).sum();
-        self.found.capacity() * size_of::<(u32, Looked)>() + found
-    }
-
-    /// What else to read with the begin of a message, so that many short ones cost few calls: the next messages, as many as there is room for.
-    /// Of each as much as of the first would be read, `most`.
-    fn with(&self, first: BlobRange, most: u32) -> Vec<BlobRange> {
-        let mut room = BLOB_READS_BYTES_MAX.saturating_sub(first.len as usize);
-        let mut ranges = vec![first];
-        for (_, looked) in &self.found {
-            let Looked::Found { blob, left, .. } = looked else {
-                continue;
-            };
-            let len = piece(*left, most);
-            let Some(rest) = room.checked_sub(len as usize) else {
-                break;
-            };
-            if ranges.len() == BLOB_READS_PER_CALL_MAX {
-                break;
-            }
-            room = rest;
-            ranges.push(BlobRange {
-                blob: *blob,
-                offset: 0,
-                len,
-            });
-        }
-        ranges
-    }
-
-    /// What was read with the begin of a message, in the order of [`Ahead::with`].
-    fn take(&mut self, mut bytes: impl Iterator<Item = Bytes>) {
-        for (_, looked) in &mut self.found {
-            if let Looked::Found { read, .. } = looked {
-                // What is gone is asked for once more, and told then.
-                *read = bytes.next().filter(|bytes| !bytes.is_empty());
-            }
-        }
-    }
-}
-
-/// How much is read at once of so much.
-fn piece(left: u64, most: u32) -> u32 {
-    u32::try_from(left).map_or(most, |left| left.min(most))
-}
 
 /// A message that is being sent.
 pub(super) struct Retrieve {
@@ -198,13 +84,9 @@ impl Retrieve {
                 let end = rows.get(contents.len()).map(|(place, _)| *place);
                 let up_to = end.unwrap_or(*up_to);
                 let rows = std::mem::take(rows).into_iter().zip(&contents);
-                cx.ahead = Some(Box::new(Ahead {
-                    found: rows
-                        .map(|((place, row), content)| (place, Looked::new(&row, content.as_ref())))
-                        .collect(),
-                    from: self.place,
-                    up_to,
-                }));
+                let looked = rows
+                    .map(|((place, row), content)| (place, Looked::new(&row, content.as_ref())));
+                cx.ahead = Some(Box::new(Ahead::new(looked, self.place, up_to)));
                 self.begin(cx)
             }
             (State::Octets { .. }, reply) => self.octets(cx, reply),
@@ -218,39 +100,27 @@ impl Retrieve {
         let Some(ahead) = &mut cx.ahead else {
             return self.ask(cx);
         };
-        if self.place < ahead.from || self.place >= ahead.up_to {
+        if !ahead.covers(self.place) {
             cx.ahead = None;
             return self.ask(cx);
         }
-        // What lies before it was passed over by the client.
-        while ahead
-            .found
-            .front()
-            .is_some_and(|(place, ..)| *place < self.place)
-        {
-            ahead.found.pop_front();
-        }
-        ahead.from = self.place + 1;
-        let looked = ahead.found.pop_front_if(|found| found.0 == self.place);
-        if ahead.found.is_empty() {
+        let looked = ahead.pop(self.place);
+        if ahead.is_empty() {
             cx.ahead = None;
         }
         match looked {
-            None | Some((_, Looked::Gone)) => gone(cx),
-            Some((_, Looked::Damaged)) => {
+            Looked::Gone => gone(cx),
+            Looked::Damaged => {
                 encode::err(&mut cx.out, Some(Code::SysPerm), "Message cannot be read");
                 Step::Done
             }
-            Some((
-                _,
-                Looked::Found {
-                    octets,
-                    prefix,
-                    blob,
-                    left,
-                    read,
-                },
-            )) => {
+            Looked::Found {
+                octets,
+                prefix,
+                blob,
+                left,
+                read,
+            } => {
                 self.state = State::Octets {
                     octets,
                     prefix,

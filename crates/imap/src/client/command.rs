@@ -34,7 +34,7 @@ pub fn append_message_head(
     bytes: u64,
 ) -> Vec<u8> {
     let mut out = b" ".to_vec();
-    crate::encode::status::flag_list(&mut out, flags, None);
+    crate::encode::strings::flag_list(&mut out, flags, None);
     if let Some(date) = date {
         out.extend_from_slice(b" \"");
         date.encode(&mut out);
@@ -175,7 +175,7 @@ impl Writer {
 
     fn flags(&mut self, flags: &[Flag]) -> &mut Self {
         self.out.push(b' ');
-        crate::encode::status::flag_list(&mut self.out, flags, None);
+        crate::encode::strings::flag_list(&mut self.out, flags, None);
         self
     }
 

@@ -4,9 +4,10 @@
 //! It drives the tests, the simulator and the benchmarks, so a malformed answer of our own server is an error here; imports from other servers are
 //! lenient. It holds one response at a time, whole, and no more of it than [`Limits`] allow.
 //!
-//! Reading order: [`Client`], [`Limits`], `command` (what is sent), [`response`] (what comes back), `parse`, `structure`.
+//! Reading order: [`Client`], [`Limits`], `command` (what is sent), [`response`] (what comes back), `cursor`, `parse`, `structure`.
 
 mod command;
+mod cursor;
 mod limits;
 mod parse;
 pub mod response;

@@ -1,26 +1,24 @@
 //! ENVELOPE and BODYSTRUCTURE from the wire (RFC 9051, section 7.5.2).
 
-use super::parse::Parser;
+use super::cursor::{Cursor, Result};
 use whimbrel_mime::{Address, Content, Disposition, Envelope, Message, Octets, Param, Part, Span};
-
-type Result<T> = std::result::Result<T, &'static str>;
 
 /// Nesting that is followed; servers nest less.
 const DEPTH_MAX: usize = 500;
 
-fn text(p: &mut Parser<'_>) -> Result<Option<Octets>> {
+fn text(p: &mut Cursor<'_>) -> Result<Option<Octets>> {
     Ok(p.nstring()?.map(Into::into))
 }
 
-fn string(p: &mut Parser<'_>) -> Result<Octets> {
+fn string(p: &mut Cursor<'_>) -> Result<Octets> {
     Ok(p.string()?.into())
 }
 
-fn is_nil(p: &mut Parser<'_>) -> bool {
+fn is_nil(p: &mut Cursor<'_>) -> bool {
     p.exact(b"NIL").is_ok()
 }
 
-pub(super) fn envelope(p: &mut Parser<'_>) -> Result<Envelope> {
+pub(super) fn envelope(p: &mut Cursor<'_>) -> Result<Envelope> {
     p.open()?;
     let date = text(p)?;
     p.space()?;
@@ -51,7 +49,7 @@ pub(super) fn envelope(p: &mut Parser<'_>) -> Result<Envelope> {
     })
 }
 
-fn addresses(p: &mut Parser<'_>) -> Result<Vec<Address>> {
+fn addresses(p: &mut Cursor<'_>) -> Result<Vec<Address>> {
     if is_nil(p) {
         return Ok(Vec::new());
     }
@@ -81,11 +79,11 @@ fn addresses(p: &mut Parser<'_>) -> Result<Vec<Address>> {
     }
 }
 
-pub(super) fn body(p: &mut Parser<'_>, extended: bool) -> Result<Part> {
+pub(super) fn body(p: &mut Cursor<'_>, extended: bool) -> Result<Part> {
     nested(p, extended, 0)
 }
 
-fn nested(p: &mut Parser<'_>, extended: bool, depth: usize) -> Result<Part> {
+fn nested(p: &mut Cursor<'_>, extended: bool, depth: usize) -> Result<Part> {
     if depth > DEPTH_MAX {
         return Err("body is nested too deep");
     }
@@ -129,7 +127,7 @@ fn nested(p: &mut Parser<'_>, extended: bool, depth: usize) -> Result<Part> {
     Ok(part)
 }
 
-fn single(p: &mut Parser<'_>, part: &mut Part, extended: bool, depth: usize) -> Result<()> {
+fn single(p: &mut Cursor<'_>, part: &mut Part, extended: bool, depth: usize) -> Result<()> {
     part.media_type = string(p)?;
     p.space()?;
     part.subtype = string(p)?;
@@ -143,7 +141,7 @@ fn single(p: &mut Parser<'_>, part: &mut Part, extended: bool, depth: usize) -> 
     part.encoding = string(p)?;
     p.space()?;
     part.body.len = p.number()?;
-    if part.is("MESSAGE", "RFC822") || (p.is_utf8() && part.is("MESSAGE", "GLOBAL")) {
+    if part.is("MESSAGE", "RFC822") || (p.utf8 && part.is("MESSAGE", "GLOBAL")) {
         p.space()?;
         let envelope = envelope(p)?;
         p.space()?;
@@ -165,7 +163,7 @@ fn single(p: &mut Parser<'_>, part: &mut Part, extended: bool, depth: usize) -> 
     Ok(())
 }
 
-fn extension(p: &mut Parser<'_>, part: &mut Part) -> Result<()> {
+fn extension(p: &mut Cursor<'_>, part: &mut Part) -> Result<()> {
     p.space()?;
     if !is_nil(p) {
         p.open()?;
@@ -188,7 +186,7 @@ fn extension(p: &mut Parser<'_>, part: &mut Part) -> Result<()> {
     Ok(())
 }
 
-fn params(p: &mut Parser<'_>) -> Result<Vec<Param>> {
+fn params(p: &mut Cursor<'_>) -> Result<Vec<Param>> {
     if is_nil(p) {
         return Ok(Vec::new());
     }

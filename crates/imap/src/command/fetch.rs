@@ -265,13 +265,12 @@ fn binary_item(c: &mut Cursor<'_>, peek: bool) -> Result<FetchItem, Refusal> {
 /// `section-binary = "[" [section-part] "]"`
 fn section_binary(c: &mut Cursor<'_>) -> Result<Vec<u32>, Refusal> {
     c.skip(b'[');
-    let mut section = Section::default();
-    let word_follows = c.section_part(&mut section)?;
-    if word_follows && !section.part.is_empty() {
+    let (part, word_follows) = c.section_part()?;
+    if word_follows && !part.is_empty() {
         return Err("invalid section");
     }
     if c.skip(b']') {
-        Ok(section.part)
+        Ok(part)
     } else {
         Err("BINARY wants numbers of a part")
     }
@@ -314,8 +313,9 @@ fn section(c: &mut Cursor<'_>) -> Result<Section, Refusal> {
 
 /// `section-spec`
 pub(super) fn section_spec(c: &mut Cursor<'_>) -> Result<Section, Refusal> {
-    let mut section = Section::default();
-    if c.section_part(&mut section)? {
+    let (part, word_follows) = c.section_part()?;
+    let mut section = Section { part, text: None };
+    if word_follows {
         let word = c
             .run(|b| b.is_ascii_alphabetic() || b == b'.')
             .to_ascii_uppercase();

@@ -1,6 +1,7 @@
 //! LIST and LSUB (RFC 9051, section 6.3.9; RFC 5258, 5819, 6154), and the matcher of their patterns.
 
 use super::{CommandBody, StatusItem, status};
+use crate::core::{is_astring_char, mailbox};
 use crate::decode::cursor::{Cursor, Refusal};
 use std::collections::BTreeMap;
 
@@ -262,7 +263,7 @@ pub(crate) fn list(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
             if list.patterns.len() == c.limits.list_patterns_max {
                 return Err("too many patterns");
             }
-            let pattern = c.pattern()?;
+            let pattern = pattern(c)?;
             text_left = text_left
                 .checked_sub(list.reference.len() + pattern.as_str().len())
                 .ok_or("patterns are too long")?;
@@ -272,7 +273,7 @@ pub(crate) fn list(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
             }
         }
     } else {
-        list.patterns.push(c.pattern()?);
+        list.patterns.push(pattern(c)?);
     }
     if c.skip(b' ') {
         list.extended = true;
@@ -286,6 +287,23 @@ pub(crate) fn list(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
     list.returns.subscribed |= list.select.subscribed;
     list.returns.special_use |= list.select.special_use;
     Ok(CommandBody::List(list))
+}
+
+/// `list-mailbox`
+fn pattern(c: &mut Cursor<'_>) -> Result<ListPattern, Refusal> {
+    let bytes = if c.string_is_next() {
+        c.string()?
+    } else {
+        let word = c.run(|b| is_astring_char(b) || matches!(b, b'*' | b'%'));
+        if word.is_empty() {
+            return Err("expected a pattern");
+        }
+        word.to_vec()
+    };
+    // "Any syntactically valid pattern that is not accepted by a server for any reason MUST be silently ignored, i.e., it
+    // results in no LIST responses, and the LIST command still returns a tagged OK response" (RFC 9051, section 6.3.9).
+    Ok(mailbox::decode_text(&bytes, c.utf8)
+        .map_or_else(|_| ListPattern::nothing(), ListPattern::from_decoded))
 }
 
 fn selection(c: &mut Cursor<'_>, select: &mut ListSelect) -> Result<(), Refusal> {
@@ -344,7 +362,7 @@ pub(crate) fn lsub(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
     c.space()?;
     let reference = c.reference()?;
     c.space()?;
-    let pattern = c.pattern()?;
+    let pattern = pattern(c)?;
     Ok(CommandBody::Lsub { reference, pattern })
 }
 

@@ -3,10 +3,12 @@
 //! A line is looked at byte by byte as it comes and never again from its begin. A sequence set of more than
 //! [`SET_TEXT_BYTES_MAX`] bytes goes into a [`SetBuilder`] and its text is not held.
 
-use super::cursor::Refusal;
 use crate::core::{MessageSet, SequenceSet, SetBuilder, SetError};
 use crate::limits::Limits;
 use zeroize::Zeroize as _;
+
+/// Why a command is refused: the text for the client.
+pub(crate) type Refusal = &'static str;
 
 /// A sequence set that is longer is turned into ranges while it comes in. Shorter ones cost less as text.
 const SET_TEXT_BYTES_MAX: usize = 256;

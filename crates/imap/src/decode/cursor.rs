@@ -1,15 +1,12 @@
 //! A cursor over the collected text of one command: the words of the grammar that commands share.
 
+pub(crate) use super::collect::Refusal;
 use super::collect::{Collected, Piece};
-use crate::command::{ListPattern, Section};
 use crate::core::{
     Date, Flag, MailboxName, MessageSet, ModSeq, ObjectId, PartialRange, SequenceSet, SetBuilder,
     SetError, is_astring_char, is_atom_char, mailbox,
 };
 use crate::limits::Limits;
-
-/// Why a command is refused: the text for the client.
-pub(crate) type Refusal = &'static str;
 
 /// Reads a command from its begin to its end, never back.
 pub(crate) struct Cursor<'a> {
@@ -244,6 +241,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Whether a quoted string or a literal is next.
+    pub(crate) fn string_is_next(&self) -> bool {
+        self.piece_is_next() || self.peek() == Some(b'"')
+    }
+
     /// `string`: quoted or literal.
     pub(crate) fn string(&mut self) -> Result<Vec<u8>, Refusal> {
         if self.piece_is_next() {
@@ -299,7 +301,7 @@ impl<'a> Cursor<'a> {
 
     /// `astring`
     pub(crate) fn astring(&mut self) -> Result<Vec<u8>, Refusal> {
-        if self.piece_is_next() || self.peek() == Some(b'"') {
+        if self.string_is_next() {
             return self.string();
         }
         let word = self.run(is_astring_char);
@@ -339,23 +341,6 @@ impl<'a> Cursor<'a> {
     pub(crate) fn reference(&mut self) -> Result<String, Refusal> {
         let bytes = self.astring()?;
         mailbox::decode_text(&bytes, self.utf8).map_err(mailbox::InvalidName::text)
-    }
-
-    /// `list-mailbox`
-    pub(crate) fn pattern(&mut self) -> Result<ListPattern, Refusal> {
-        let bytes = if self.piece_is_next() || self.peek() == Some(b'"') {
-            self.string()?
-        } else {
-            let word = self.run(|b| is_astring_char(b) || matches!(b, b'*' | b'%'));
-            if word.is_empty() {
-                return Err("expected a pattern");
-            }
-            word.to_vec()
-        };
-        // "Any syntactically valid pattern that is not accepted by a server for any reason MUST be silently ignored, i.e., it
-        // results in no LIST responses, and the LIST command still returns a tagged OK response" (RFC 9051, section 6.3.9).
-        Ok(mailbox::decode_text(&bytes, self.utf8)
-            .map_or_else(|_| ListPattern::nothing(), ListPattern::from_decoded))
     }
 
     /// `sequence-set` without `$`.
@@ -475,16 +460,17 @@ impl<'a> Cursor<'a> {
     }
 
     /// The part numbers of a section, as far as they go; `true` when a word must follow (the text ended in a dot).
-    pub(crate) fn section_part(&mut self, section: &mut Section) -> Result<bool, Refusal> {
+    pub(crate) fn section_part(&mut self) -> Result<(Vec<u32>, bool), Refusal> {
+        let mut part = Vec::new();
         while matches!(self.peek(), Some(b'0'..=b'9')) {
-            if section.part.len() == self.limits.section_depth_max {
+            if part.len() == self.limits.section_depth_max {
                 return Err("section is too deep");
             }
-            section.part.push(self.nz_number()?);
+            part.push(self.nz_number()?);
             if !self.skip(b'.') {
-                return Ok(false);
+                return Ok((part, false));
             }
         }
-        Ok(true)
+        Ok((part, true))
     }
 }

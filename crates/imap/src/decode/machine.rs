@@ -1,8 +1,7 @@
 //! The state machine around the collected command: what the next byte belongs to.
 
-use super::collect::{Collected, IDLE_BYTES_MAX, LineEnd, LiteralHeader, TOO_LONG};
+use super::collect::{Collected, IDLE_BYTES_MAX, LineEnd, LiteralHeader, Refusal, TOO_LONG};
 use super::cursor::Cursor;
-use super::cursor::Refusal;
 use super::{AppendLiteral, Event, SaslReply};
 use crate::command::append::{AppendToken, Progress};
 use crate::command::{self, Command, CommandBody, Parsed};

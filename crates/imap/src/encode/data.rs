@@ -1,7 +1,6 @@
 //! Untagged data that is neither a list, a search nor a fetch: CAPABILITY, ENABLED, ID, NAMESPACE, STATUS, FLAGS, sizes.
 
-use super::status::flag_list;
-use super::strings::{mailbox, nstring, number, string, text};
+use super::strings::{flag_list, mailbox, nstring, number, object_id, string, text};
 use crate::command::StatusItem;
 use crate::core::{Flag, ObjectId};
 use base64::Engine as _;
@@ -159,18 +158,6 @@ pub fn status_data(
         );
     }
     out.extend_from_slice(b")\r\n");
-}
-
-/// `(id)`, or NIL.
-pub(super) fn object_id(out: &mut Vec<u8>, id: Option<&ObjectId>) {
-    match id {
-        Some(id) => {
-            out.push(b'(');
-            out.extend_from_slice(id.as_str().as_bytes());
-            out.push(b')');
-        }
-        None => out.extend_from_slice(b"NIL"),
-    }
 }
 
 /// `* FLAGS (...)`

@@ -1,8 +1,6 @@
 //! FETCH responses (RFC 9051, section 7.5.2).
 
-use super::data::object_id;
-use super::status::flag_list;
-use super::strings::{number, string};
+use super::strings::{flag_list, number, object_id, string};
 #[cfg(doc)]
 use super::structure;
 use crate::command::{Section, SectionText};

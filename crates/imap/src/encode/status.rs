@@ -1,7 +1,6 @@
 //! OK, NO, BAD, PREAUTH, BYE and the response codes (RFC 9051, section 7.1; RFC 5530, 4315, 7162, 4959, 5182, 6154, 8474).
 
-use super::data::object_id;
-use super::strings;
+use super::strings::{self, flag_list, object_id};
 use crate::core::set::push_decimal;
 use crate::core::{Flag, ObjectId, SequenceSet, Tag};
 
@@ -323,19 +322,6 @@ fn bad_url(out: &mut Vec<u8>, url: &str) {
 
 /// Of a URL that is told to be bad: more than any mailbox name, three characters an octet, with section and all.
 const BAD_URL_BYTES_MAX: usize = 4096;
-
-/// Appends `(flag flag extra)`.
-pub(crate) fn flag_list(out: &mut Vec<u8>, flags: &[Flag], extra: Option<&str>) {
-    out.push(b'(');
-    let start = out.len();
-    for flag in flags.iter().map(Flag::as_str).chain(extra) {
-        if out.len() > start {
-            out.push(b' ');
-        }
-        out.extend_from_slice(flag.as_bytes());
-    }
-    out.push(b')');
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
-//! Strings: quoted where that is possible, a literal otherwise (RFC 9051, section 4.3).
+//! Strings: quoted where that is possible, a literal otherwise (RFC 9051, section 4.3); and other values that several responses share.
 
 use crate::core::set::push_decimal;
-use crate::core::utf7;
+use crate::core::{Flag, ObjectId, utf7};
 
 /// Longest string that is sent quoted, in bytes. Some clients read a quoted string into a line buffer.
 pub const QUOTED_BYTES_MAX: usize = 1024;
@@ -59,6 +59,31 @@ pub fn text(out: &mut Vec<u8>, text: &str, utf8: bool) {
             c.encode_utf8(&mut buffer).as_bytes()
         });
     }
+}
+
+/// `(id)`, or NIL.
+pub(super) fn object_id(out: &mut Vec<u8>, id: Option<&ObjectId>) {
+    match id {
+        Some(id) => {
+            out.push(b'(');
+            out.extend_from_slice(id.as_str().as_bytes());
+            out.push(b')');
+        }
+        None => out.extend_from_slice(b"NIL"),
+    }
+}
+
+/// Appends `(flag flag extra)`.
+pub(crate) fn flag_list(out: &mut Vec<u8>, flags: &[Flag], extra: Option<&str>) {
+    out.push(b'(');
+    let start = out.len();
+    for flag in flags.iter().map(Flag::as_str).chain(extra) {
+        if out.len() > start {
+            out.push(b' ');
+        }
+        out.extend_from_slice(flag.as_bytes());
+    }
+    out.push(b')');
 }
 
 /// Appends bytes that are known to be fit for it in quotes.

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 use whimbrel_mailbox::*;
 
-use crate::history::{Action, Seen, Setting, Trace, new_message, run};
+use crate::history::{Action, Setting, Trace, new_message, run};
 use crate::model::{ModelBox, ModelView, Numbers, Oracle, flag_numbers, use_number};
+use crate::seen::Seen;
 use crate::shrink::{self, caught};
 
 /// The number of `\Deleted` and `\Seen` among flags.

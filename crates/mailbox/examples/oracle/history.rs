@@ -10,6 +10,7 @@ use whimbrel_mailbox::*;
 use whimbrel_testkit::Rng;
 
 use crate::modseq::Watch;
+use crate::seen::Seen;
 
 /// Operations of a history: fewer say too little.
 pub(crate) const OPS_MIN: u64 = 30;
@@ -117,17 +118,6 @@ pub(crate) enum Event {
     Unlist(usize, MailboxName),
     Era(usize, u32),
     See(usize, Box<Seen>),
-}
-
-/// What a replica shows.
-pub(crate) struct Seen {
-    pub(crate) names: BTreeMap<MailboxName, (NameInfo, Status)>,
-    pub(crate) subscribed: BTreeSet<MailboxName>,
-    pub(crate) rows: BTreeMap<MessageId, (MailboxName, Row)>,
-    pub(crate) uidvalidity: u32,
-    pub(crate) epoch: u32,
-    pub(crate) counter: u32,
-    pub(crate) claimed: Vec<(u8, u32)>,
 }
 
 /// What happened in a history.
@@ -362,7 +352,7 @@ impl World<'_> {
     /// Tells the model what the replica's desk did, and what it shows now.
     fn settle(&mut self, i: usize) -> Outcome {
         self.nodes[i].replica.take_dirty();
-        let seen = see(&self.nodes[i].replica)?;
+        let seen = Seen::of(&self.nodes[i].replica)?;
         let node = &mut self.nodes[i];
         let looked = node.watch.look(&node.replica, &seen);
         looked.map_err(|why| format!("node {i}: {why}"))?;
@@ -452,10 +442,44 @@ impl World<'_> {
         let Action { a, b, c, .. } = action;
         let i = usize::from(action.node) % self.nodes.len();
         self.time += 1 + u64::from(c % 3);
+        match action.kind {
+            Kind::Finish => {
+                self.done.insert(EntryId([1 + (a % 6) as u8; 16]).tag());
+                Ok(())
+            }
+            Kind::Look => self.look(i),
+            Kind::Take => {
+                for round in 0..1 + usize::from(b % 4) {
+                    let ready = self.ready(i);
+                    if ready.is_empty() {
+                        return Ok(());
+                    }
+                    self.take(i, ready[(usize::from(a) + round) % ready.len()])?;
+                }
+                Ok(())
+            }
+            Kind::Collect => self.collect(i, a),
+            Kind::Join => self.join(i, usize::from(a) % self.nodes.len()),
+            Kind::Takeover => self.takeover(i, a, b),
+            _ => {
+                let Some(ops) = self.planned(i, action) else {
+                    return Ok(());
+                };
+                self.make(i, ops)?;
+                if self.reads(i) {
+                    self.claim_late(i)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The operations of an action that makes some; none if they cannot be planned: the client is told why. `None`: there is nothing to act on.
+    fn planned(&mut self, i: usize, action: Action) -> Option<Vec<Op>> {
+        let Action { a, b, c, .. } = action;
         let at = self.at(i);
         let replica = &self.nodes[i].replica;
-        // What cannot be planned is not done: the client is told why.
-        let ops = match action.kind {
+        Some(match action.kind {
             Kind::Append => {
                 let messages = (0..1 + u64::from(b % 2)).map(|k| {
                     let n = self.trace.ops * 2 + k + 1;
@@ -467,15 +491,11 @@ impl World<'_> {
             Kind::Deliver => {
                 let entry = EntryId([1 + (a % 6) as u8; 16]);
                 if self.done.contains(&entry.tag()) {
-                    return Ok(());
+                    return None;
                 }
                 let message = new_message(1_000 + u64::from(a % 6), Flags::none());
                 let plan = replica.plan_deliver(&at, entry, &name(1), &self.target(i, b), message);
                 plan.map(|plan| plan.ops).unwrap_or_default()
-            }
-            Kind::Finish => {
-                self.done.insert(EntryId([1 + (a % 6) as u8; 16]).tag());
-                return Ok(());
             }
             Kind::Import => {
                 let entry = imported(a);
@@ -487,7 +507,7 @@ impl World<'_> {
             }
             Kind::Copy | Kind::Move => {
                 let Some((from, uids)) = self.pick(i, a, b) else {
-                    return Ok(());
+                    return None;
                 };
                 let to = self.target(i, c);
                 let plan = match action.kind {
@@ -498,7 +518,7 @@ impl World<'_> {
             }
             Kind::Store => {
                 let Some((name, uids)) = self.pick(i, a, b) else {
-                    return Ok(());
+                    return None;
                 };
                 let mode = [StoreMode::Add, StoreMode::Remove, StoreMode::Replace];
                 let mode = mode[usize::from(c / 16) % 3];
@@ -507,7 +527,7 @@ impl World<'_> {
             }
             Kind::Expunge => {
                 let Some((name, uids)) = self.pick(i, a, b) else {
-                    return Ok(());
+                    return None;
                 };
                 let plan = replica.plan_expunge(&name, &uids);
                 plan.map(|plan| plan.ops).unwrap_or_default()
@@ -530,32 +550,19 @@ impl World<'_> {
                 plan.map(|plan| plan.ops).unwrap_or_default()
             }
             Kind::Unsubscribe => replica.plan_unsubscribe(&name(a)).ops,
-            Kind::Look => return self.look(i),
-            Kind::Take => {
-                for round in 0..1 + usize::from(b % 4) {
-                    let ready = self.ready(i);
-                    if ready.is_empty() {
-                        return Ok(());
-                    }
-                    self.take(i, ready[(usize::from(a) + round) % ready.len()])?;
-                }
-                return Ok(());
-            }
-            Kind::Collect => return self.collect(i, a),
-            Kind::Join => return self.join(i, usize::from(a) % self.nodes.len()),
-            Kind::Takeover => return self.takeover(i, a, b),
             Kind::Epoch => {
                 if replica.counter() == 0 {
-                    return Ok(());
+                    return None;
                 }
                 replica.plan_epoch(&at, 0).ops
             }
-        };
-        self.make(i, ops)?;
-        if self.reads(i) {
-            self.claim_late(i)?;
-        }
-        Ok(())
+            Kind::Finish
+            | Kind::Look
+            | Kind::Take
+            | Kind::Collect
+            | Kind::Join
+            | Kind::Takeover => return None,
+        })
     }
 
     /// A client is told all names: docs/design.md#rule-3.
@@ -705,36 +712,6 @@ impl World<'_> {
 /// One of six messages that come from elsewhere.
 fn imported(of: u16) -> EntryId {
     EntryId([20 + (of % 6) as u8; 16])
-}
-
-/// What a replica shows now.
-fn see(replica: &Replica) -> Result<Seen, String> {
-    let mut seen = Seen {
-        names: BTreeMap::new(),
-        subscribed: BTreeSet::new(),
-        rows: BTreeMap::new(),
-        uidvalidity: replica.uidvalidity(),
-        epoch: replica.epoch(),
-        counter: replica.counter(),
-        claimed: replica.claimed(),
-    };
-    for info in replica.names() {
-        if info.subscribed {
-            seen.subscribed.insert(info.name.clone());
-        }
-        if info.id.is_none() {
-            continue;
-        }
-        for row in replica.rows(&info.name, 1..=u32::MAX) {
-            let again = seen.rows.insert(row.message, (info.name.clone(), row));
-            if let Some((_, row)) = again {
-                return Err(format!("{} is shown twice", row.message));
-            }
-        }
-        let status = replica.status(&info.name).ok_or("no status")?;
-        seen.names.insert(info.name.clone(), (info, status));
-    }
-    Ok(seen)
 }
 
 /// The setting and the actions of a seed.

@@ -10,6 +10,7 @@ mod model;
 mod modseq;
 #[cfg(feature = "mutants")]
 mod mutants;
+mod seen;
 #[path = "../../tests/world/shrink.rs"]
 mod shrink;
 

@@ -11,7 +11,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use whimbrel_crdt::{Dot, Incarnation, Stamp, VersionVector};
 use whimbrel_mailbox::*;
 
-use crate::history::{Event, Made, Seen, Trace, incarnation, number_of};
+use crate::history::{Event, Made, Trace, incarnation, number_of};
+use crate::seen::Seen;
 
 /// A mailbox in the model.
 pub(crate) type BoxNumber = (u64, u64);

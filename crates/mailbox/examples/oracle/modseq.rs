@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_mailbox::*;
 
-use crate::history::Seen;
+use crate::seen::Seen;
 
 /// Older moments are looked back at every so many steps: each of them is held against each later one more often than is needed.
 const LOOK_BACK_EVERY: u64 = 8;

@@ -245,7 +245,7 @@ impl Replica {
         claims: &mut Claims,
     ) -> Result<MoveEntry, PlanError> {
         let record = &self.records[index];
-        let undelete = !record.has(crate::record::DELETED);
+        let undelete = !record.has(crate::keywords::DELETED);
         Ok(MoveEntry {
             message: record.id,
             uid: claims.take()?,

@@ -1,9 +1,6 @@
 //! The usual header fields, kept raw, so that most HEADER.FIELDS and SEARCH HEADER need no body.
 
 use super::Octets;
-use crate::Limits;
-use crate::parser::block::keep;
-use crate::parser::budget::{Shares, Texts};
 
 /// Header fields of a message that clients usually ask for, as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -74,25 +71,6 @@ impl Fields {
         let found = self.list.iter().filter(asked);
         let pieces: Vec<&[u8]> = found.map(|field| &*field.raw).chain([&*self.end]).collect();
         Some(pieces.concat())
-    }
-
-    /// Fields that stand before these; what exceeds the share is dropped from them.
-    pub(super) fn precede(&mut self, before: Fields, limits: &Limits) {
-        let mut left = Texts::new(Shares::new(limits).fields);
-        let own = std::mem::take(&mut self.list);
-        let costs = own
-            .iter()
-            .map(|f| f.raw.len())
-            .chain(self.dropped.iter().map(|name| name.len()));
-        if !left.reserve(costs.map(Texts::field_cost).sum()) {
-            // Made under other limits: nothing fits beside what is there.
-            left = Texts::new(0);
-        }
-        self.complete &= before.complete && before.dropped.is_empty();
-        for field in before.list {
-            keep(self, field, &mut left);
-        }
-        self.list.extend(own);
     }
 }
 

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use minicbor::Decoder;
 
-use super::wire::{DecodeError, damaged};
+use super::format::{DecodeError, damaged};
 
 pub(super) type Read<T> = Result<T, DecodeError>;
 

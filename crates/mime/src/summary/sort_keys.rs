@@ -1,9 +1,10 @@
 //! What SORT and THREAD want of an encoded summary, read without building the rest: nothing is allocated and nothing is copied.
 
 use super::DecodeError;
+use super::fields::RULE;
+use super::format::VERSION;
 use super::reader::{Element, Read, Reader};
 use super::view::{AddressView, FieldView};
-use super::wire::{RULE, VERSION};
 
 /// Texts of a message, as they are in its header, unfolded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -3,8 +3,9 @@
 //! What is asked for is checked as it is read: [`View::new`] checks the frame, [`View::envelope`] and [`View::fields`] all that they give,
 //! [`PartView::told`] one part; who goes through all parts has checked all. [`Summary::decode`] does nothing else.
 
+use super::fields::RULE;
+use super::format::{DecodeError, VERSION, damaged};
 use super::reader::{Element, List, Read, Reader};
-use super::wire::{DecodeError, RULE, VERSION, damaged};
 #[cfg(doc)]
 use super::{Address, Content, Disposition, Envelope, Fields, Part, Summary};
 use super::{Field, Span, is_usual};

@@ -19,7 +19,8 @@ use std::convert::Infallible;
 use bytes::Bytes;
 use minicbor::Encoder;
 
-pub(super) use super::fields::RULE;
+use super::fields::RULE;
+use super::format::{DecodeError, VERSION};
 use super::reader::List;
 use super::view::{
     AddressView, ContentView, DispositionView, EnvelopeView, FieldView, FieldsView, ParamView,
@@ -29,23 +30,6 @@ use super::{
     Address, Content, Disposition, Envelope, Field, Fields, Message, Octets, Param, Part, Summary,
     Wanted,
 };
-
-pub(super) const VERSION: u32 = 2;
-
-/// Why bytes are no summary. The log's affair: a client is told that the message cannot be read. Permanent.
-#[derive(Debug, thiserror::Error)]
-pub enum DecodeError {
-    /// Written by a later version.
-    #[error("summary has version {0}, which is unknown here")]
-    Version(u32),
-    /// Not the encoding of a summary.
-    #[error("summary is damaged: {0}")]
-    Damaged(&'static str),
-}
-
-pub(super) fn damaged(what: &'static str) -> DecodeError {
-    DecodeError::Damaged(what)
-}
 
 type Writer = Encoder<Vec<u8>>;
 type Written = Result<(), minicbor::encode::Error<Infallible>>;

@@ -1,6 +1,6 @@
-//! Getting blobs.
+//! Receiving blobs.
 //!
-//! A fetch goes on with another peer where it stopped with the first. After a crash it begins anew: the store drops uploads that were not finished.
+//! A fetch goes on with another peer where it stopped with the first. After a crash it begins anew: the store drops unfinished uploads.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,26 +13,26 @@ use crate::{
     wire::{BlobChunk, BlobDone, BlobName, BlobPush, BlobWant, Frame},
 };
 
-/// What is to be done, in this order.
+/// What the driver has to do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// To a peer.
+    /// Send a frame to a peer.
     Send(Incarnation, Frame),
-    /// Append to the upload of this blob, begin it if there is none; then [`Fetches::written`].
+    /// Append to the upload of this blob, and begin it if there is none; then call [`Fetches::written`].
     Write(BlobName, Bytes),
-    /// All is written and the hash is right: finish the upload, and tell peers when it is durable.
+    /// All bytes are written and the hash is right: finish the upload, and tell peers when it is durable.
     Finish(BlobName),
-    /// Throw the upload away: what this peer (the last of those who sent) gave has another hash, or all who had some of it lack the rest. It
-    /// begins anew with another peer; what was still being written of it is not reported.
+    /// Drop the upload: the bytes of this peer (the last sender) have another hash, or no peer that sent a part has the rest. The fetch begins anew
+    /// with another peer, and writes that are still running are not reported.
     Discard(BlobName, Incarnation),
-    /// All peers have said that they lack it, or were silent. It is asked for again after a while.
+    /// All peers lack the blob, or were silent. It is asked for again after a while.
     Nowhere(BlobName),
-    /// Nobody had it a while ago, and it is forgotten here: whoever lacks it still wants it again ([`Fetches::want`]).
+    /// No peer had the blob a while ago, and it is forgotten here: an owner that still lacks it asks for it again ([`Fetches::want`]).
     Again(BlobName),
 }
 
-/// What nobody has rests for `stall_micros_max`, and each time twice as long, so many times: 80 s in the end by default. A new link ends all rests; but a
-/// peer may get it from one that this node does not reach, and does not say so.
+/// A blob that no peer has rests for `stall_micros_max`. Each further rest is twice as long, up to so many times: 80 s in the end by default. A new
+/// link ends all rests. But a peer may get the blob from a node that this node does not reach, and does not say so.
 const REST_DOUBLED_MAX: u32 = 4;
 
 struct Fetch {
@@ -40,13 +40,13 @@ struct Fetch {
     hasher: blake3::Hasher,
     /// Bytes that came.
     received: u64,
-    /// Bytes that came and are not written.
+    /// Bytes that came, not written yet.
     writing: u64,
-    /// Up to where was asked.
+    /// The end of what was asked for.
     asked: u64,
     peer: Option<Incarnation>,
     heard_at: u64,
-    /// Peers that had nothing, or something else.
+    /// Peers that lack the blob, or sent other bytes.
     failed: BTreeSet<Incarnation>,
 }
 
@@ -54,30 +54,31 @@ struct Fetch {
 pub struct Fetches {
     config: Config,
     peers: BTreeSet<Incarnation>,
-    /// By priority, the least first, then by age; some may have been given since.
+    /// Wanted blobs by priority, the least first, then by age; some may have been pushed since.
     wanted: BTreeMap<(u8, u64), BlobName>,
     known: BTreeSet<BlobName>,
     count: u64,
     active: BTreeMap<BlobName, Fetch>,
-    /// Some of these may have no peer: only then all are looked at, not for each that is done.
+    /// Some active fetches may have no peer: only then all are looked at, not after each one that ends.
     seeks: bool,
-    /// Nothing was heard of any of them before.
+    /// No active fetch was heard of before this time.
     heard_from: u64,
-    /// What no peer has, until when: they take no places of those that can be had. What was removed everywhere before it was fetched is among them.
+    /// Blobs that no peer has, and until when they rest: they take no places of others. Blobs that were removed everywhere before they were fetched
+    /// are among them.
     resting: BTreeMap<BlobName, u64>,
-    /// The same, in the order of time.
+    /// The resting blobs in the order of time.
     resting_until: BTreeSet<(u64, BlobName)>,
-    /// How often each of these has rested since a link was made, and may rest again.
+    /// How often each blob has rested since the last new link.
     rested: BTreeMap<BlobName, u32>,
     ahead: Ahead,
-    /// Peers that give unasked: others have an earlier version.
+    /// Peers that push; others have an earlier version.
     pushers: BTreeSet<Incarnation>,
-    /// What was given unasked and is being written, with its bytes.
+    /// Pushed blobs that are being written, with their bytes.
     taking: BTreeMap<BlobName, u64>,
     taking_bytes: u64,
-    /// What is about to be given unasked, with its priority,
+    /// Blobs that are about to be pushed, with their priority,
     coming: BTreeMap<BlobName, u8>,
-    /// and until when that is waited for, in this order; some may have come.
+    /// and until when they are waited for, in this order; some may have come.
     coming_until: VecDeque<(u64, BlobName)>,
     out: VecDeque<Output>,
 }
@@ -112,8 +113,8 @@ impl Fetches {
         self.out.pop_front()
     }
 
-    /// A blob is wanted; 0 is the most urgent. `coming`: the batch that names it came a moment ago, so its sender is about to give it. `false`: too many are
-    /// wanted, ask again later.
+    /// A blob is wanted; priority 0 is the most urgent. `coming`: the batch that names it came a moment ago, so its sender is about to push it.
+    /// Returns `false` if too many are wanted: ask again later.
     pub fn want(&mut self, now: Now, name: BlobName, priority: u8, coming: bool) -> bool {
         if self.known.contains(&name) {
             return true;
@@ -151,18 +152,19 @@ impl Fetches {
         true
     }
 
-    /// Whether whoever sent a batch gives its bodies, too. It is not known here who sent it: one that does not is waited for in vain.
+    /// Whether the sender of a batch pushes its blobs. The sender is not known here, so all peers have to push: one that does not would be waited for
+    /// in vain.
     fn are_given_unasked(&self) -> bool {
         !self.pushers.is_empty() && self.pushers == self.peers
     }
 
-    /// To be asked for, after all that is wanted as much.
+    /// Queues a blob after all others of its priority.
     fn queue(&mut self, name: BlobName, priority: u8) {
         self.count += 1;
         self.wanted.insert((priority, self.count), name);
     }
 
-    /// A whole blob that was given unasked, if it is what its name says and there is room: the disk may take nothing at present.
+    /// Takes a pushed blob, if its hash is right and there is room: the disk may be unable to take it now.
     fn take(&mut self, name: BlobName, data: &Bytes) -> bool {
         let bytes = data.len() as u64;
         let right = blake3::hash(data).as_bytes() == name.hash();
@@ -185,17 +187,17 @@ impl Fetches {
         true
     }
 
-    /// Whether it is wanted, or was given: it will be here, or is being written.
+    /// Whether the blob is wanted, or was pushed: it will come, or is being written.
     pub fn is_coming(&self, name: &BlobName) -> bool {
         self.known.contains(name) || self.taking.contains_key(name) || self.ahead.has(name)
     }
 
-    /// An upload was finished, or was given up.
+    /// An upload was finished or dropped.
     pub fn finished(&mut self, name: &BlobName) {
         self.taking_bytes -= self.taking.remove(name).unwrap_or(0);
     }
 
-    /// A peer gives what nobody has asked it for.
+    /// A peer pushes a blob.
     pub fn pushed(&mut self, now: Now, peer: Incarnation, push: BlobPush) {
         let BlobPush { name, data } = push;
         if !self.pushers.contains(&peer) {
@@ -206,7 +208,7 @@ impl Fetches {
             return;
         }
         if let Some(fetch) = self.active.get(&name) {
-            // Asked for meanwhile: whichever comes first.
+            // It was asked for in the meantime: the first copy that comes is taken.
             let (begun, asked) = (fetch.received > 0, fetch.peer);
             let rest = (fetch.received, fetch.asked - fetch.received);
             let Some(data) = data else {
@@ -219,7 +221,7 @@ impl Fetches {
                 }
                 self.begin(now);
             } else if asked == Some(peer) && rest.1 > 0 {
-                // It was given for the question, if that came while it was read there: nothing else may come of it.
+                // The peer may have answered the question by this push: then nothing else comes, so ask again.
                 let (offset, bytes) = rest;
                 let want = BlobWant {
                     name,
@@ -235,11 +237,11 @@ impl Fetches {
                 self.begin(now);
             }
         } else if self.known.contains(&name) || self.resting.contains_key(&name) {
-            // It waits to be asked for, and is passed over when its turn comes.
+            // The blob is in `wanted`, and is skipped when its turn comes.
             if let Some(data) = data {
                 self.take(name, &data);
             } else if let Some(until) = self.resting.remove(&name) {
-                // Nobody had it. Now somebody has.
+                // No peer had it; now one has.
                 self.resting_until.remove(&(until, name));
                 self.rested.remove(&name);
                 self.out.push_back(Output::Again(name));
@@ -251,7 +253,7 @@ impl Fetches {
         }
     }
 
-    /// Nothing more of it is wanted of this peer.
+    /// Tells the peer to send no more of the blob.
     fn stop(&mut self, peer: Incarnation, name: BlobName) {
         let stop = BlobWant {
             name,
@@ -262,7 +264,7 @@ impl Fetches {
             .push_back(Output::Send(peer, Frame::BlobWant(stop)));
     }
 
-    /// There is a link; `pushes`: the peer gives what it has not been asked for ([`FEATURE_PUSH`](super::FEATURE_PUSH)).
+    /// There is a link; `pushes`: the peer pushes blobs ([`FEATURE_PUSH`](super::FEATURE_PUSH)).
     pub fn linked(&mut self, now: Now, peer: Incarnation, pushes: bool) {
         self.unlinked(now, peer);
         self.peers.insert(peer);
@@ -273,7 +275,7 @@ impl Fetches {
             fetch.failed.remove(&peer);
         }
         self.seeks = true;
-        // It may have what nobody had.
+        // The peer may have blobs that no other peer had.
         self.rested.clear();
         self.end_rest(u64::MAX);
         self.begin(now);
@@ -292,7 +294,7 @@ impl Fetches {
         self.begin(now);
     }
 
-    /// The peer has said that it has not got it.
+    /// The peer has said that it lacks the blob.
     pub fn lacks(&mut self, now: Now, peer: Incarnation, name: BlobName) {
         self.leave(peer, name);
         self.begin(now);
@@ -334,7 +336,7 @@ impl Fetches {
         };
         fetch.writing = fetch.writing.saturating_sub(bytes);
         let done = fetch.received - fetch.writing;
-        // Asked again when half of the window is free: not for each chunk.
+        // Asks again when half of the window is free, not for each chunk.
         if let Some(peer) = fetch.peer
             && done + window >= fetch.asked + window / 2
         {
@@ -349,7 +351,7 @@ impl Fetches {
         }
     }
 
-    /// The peer has sent it to its end.
+    /// The peer has sent the blob to its end.
     pub fn done(&mut self, now: Now, peer: Incarnation, done: BlobDone) {
         let Some(fetch) = self.active.get_mut(&done.name) else {
             return;
@@ -397,7 +399,7 @@ impl Fetches {
                 self.queue(name, priority);
             }
         }
-        // Whom all have failed is tried with all again.
+        // A fetch that failed with all peers tries all of them again.
         for (name, fetch) in &mut self.active {
             if self.peers.iter().all(|peer| fetch.failed.contains(peer)) {
                 if !fetch.failed.is_empty() {
@@ -412,7 +414,7 @@ impl Fetches {
         self.heard_from = heard.unwrap_or(0);
     }
 
-    /// When [`Fetches::time`] is wanted, or earlier.
+    /// When to call [`Fetches::time`], or earlier.
     pub fn deadline(&self) -> Option<u64> {
         let stalled = self.heard_from.saturating_add(self.config.stall_micros_max);
         let stalled = (!self.active.is_empty()).then_some(stalled);
@@ -422,7 +424,7 @@ impl Fetches {
         times.into_iter().flatten().min()
     }
 
-    /// Puts aside what all peers have failed, if others wait or nothing of it came: after a while it is asked who lacks it still.
+    /// Lets blobs rest that all peers lack, if others wait or nothing of them came.
     fn rest(&mut self, now: Now) {
         let nobody_has = |fetch: &Fetch| {
             let failed = self.peers.iter().all(|peer| fetch.failed.contains(peer));
@@ -452,12 +454,12 @@ impl Fetches {
             self.end_first_rest();
         }
         if self.rested.len() > 2 * self.config.resting_max {
-            // Those that nobody wanted again are among them.
+            // Blobs that nobody wanted again are among them.
             self.rested.clear();
         }
     }
 
-    /// What rests until this time is forgotten, and who lacks it is asked to want it again: nobody may any more.
+    /// Forgets blobs that rest until this time, and asks the driver to want them again: perhaps nobody needs them any more.
     fn end_rest(&mut self, until: u64) {
         while let Some((first, _)) = self.resting_until.first()
             && *first <= until
@@ -473,7 +475,7 @@ impl Fetches {
         }
     }
 
-    /// Begins what is wanted most, and gives a peer to what has none: the one with the least to do.
+    /// Begins the most urgent fetches, and assigns a peer to each fetch without one: the peer with the fewest fetches.
     fn begin(&mut self, now: Now) {
         if self.seeks {
             self.rest(now);
@@ -484,7 +486,7 @@ impl Fetches {
                 break;
             };
             if !self.known.contains(&name) || self.active.contains_key(&name) {
-                // It was given meanwhile.
+                // It was pushed in the meantime.
                 continue;
             }
             let fetch = Fetch {
@@ -540,7 +542,7 @@ impl Fetches {
         }
     }
 
-    /// Bytes that came and are not written, or not wanted, yet.
+    /// Bytes that came and are not written or not wanted yet.
     pub fn memory_bytes(&self) -> u64 {
         let writing: u64 = self.active.values().map(|fetch| fetch.writing).sum();
         writing + self.taking_bytes + self.ahead.bytes()

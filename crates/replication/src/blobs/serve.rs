@@ -1,4 +1,4 @@
-//! Giving blobs.
+//! Sending blobs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,25 +8,25 @@ use whimbrel_crdt::Incarnation;
 use super::Config;
 use crate::wire::{BlobChunk, BlobDone, BlobHave, BlobName, BlobPush, BlobWant, Frame};
 
-/// Names a read: those of one blob for one peer may be several, of which some are of no use any more.
+/// Names a read. One blob may have several reads for one peer, some of them of no use any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadId(u64);
 
-/// What is to be done.
+/// What the driver has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Read so much of a blob; answer [`Serves::read`].
+    /// Read a part of a blob; answer with [`Serves::read`].
     Read {
-        /// Of the answer.
+        /// Names the read in the answer.
         id: ReadId,
-        /// Which blob.
+        /// The blob.
         name: BlobName,
-        /// From where.
+        /// The first byte.
         offset: u64,
-        /// At most so much.
+        /// The most bytes.
         bytes: usize,
     },
-    /// There is something to send: [`Serves::transmit`], when no partition has anything.
+    /// There is something to send: call [`Serves::transmit`] when no partition has a frame.
     Wake(Incarnation),
 }
 
@@ -34,32 +34,32 @@ pub enum Output {
 struct Serve {
     next: u64,
     upto: u64,
-    /// Under way, or what it gave is not sent.
+    /// The read that is running, or whose result is not sent yet.
     read: Option<ReadId>,
 }
 
-/// What one peer is given unasked.
+/// Blobs to be pushed to one peer.
 #[derive(Default)]
 struct Pushes {
     /// Not read yet, in the order of the batches that name them,
     queue: VecDeque<BlobName>,
     /// and which of these were not asked for meanwhile.
     queued: BTreeSet<BlobName>,
-    /// Being read; what the peer has asked for meanwhile: it is mostly here before the question is.
+    /// Being read, with what the peer has asked for in the meantime. Usually the pushed blob reaches the peer before the question comes.
     reading: BTreeMap<BlobName, (ReadId, Option<BlobWant>)>,
     /// Read.
     ready: VecDeque<Frame>,
-    /// Given on this link, the last ones: the batch that takes a message and the one that delivers it name the same.
+    /// The last blobs pushed on this link: the batch that accepts a message and the one that delivers it name the same blob.
     given: BTreeSet<BlobName>,
     given_order: VecDeque<BlobName>,
-    /// Whether these have the next turn, not what was asked for.
+    /// Whether pushed blobs have the next turn, not blobs that were asked for.
     turn: bool,
 }
 
-/// The blobs that are being given.
+/// The blobs that are being sent.
 pub struct Serves {
     config: Config,
-    /// Of each linked peer that takes what it has not asked for.
+    /// Pushes to each linked peer that accepts them.
     pushes: BTreeMap<Incarnation, Pushes>,
     serves: BTreeMap<(Incarnation, BlobName), Serve>,
     ready: BTreeMap<Incarnation, VecDeque<Frame>>,
@@ -87,7 +87,7 @@ impl Serves {
         self.out.pop_front()
     }
 
-    /// There is a link; `pushes`: the peer takes what it has not asked for ([`FEATURE_PUSH`](super::FEATURE_PUSH)).
+    /// There is a link; `pushes`: the peer accepts pushed blobs ([`FEATURE_PUSH`](super::FEATURE_PUSH)).
     pub fn linked(&mut self, peer: Incarnation, pushes: bool) {
         self.unlinked(peer);
         if pushes {
@@ -95,10 +95,10 @@ impl Serves {
         }
     }
 
-    /// A batch that names this blob was sent to the peer: it is given behind it. Beyond the bound the peer asks.
+    /// A batch that names this blob was sent to the peer: the blob is pushed after it. Beyond the bound the peer asks for it.
     pub fn push(&mut self, peer: Incarnation, name: BlobName) {
         let pushes_max = self.config.pushes_max;
-        // It is given as it was asked for.
+        // A blob that was asked for is not pushed.
         let is_served = self.serves.contains_key(&(peer, name));
         let Some(pushes) = self.pushes.get_mut(&peer) else {
             return;
@@ -151,14 +151,14 @@ impl Serves {
         id
     }
 
-    /// What was read to be given unasked.
+    /// A blob was read to be pushed.
     fn pushed(&mut self, peer: Incarnation, name: BlobName, data: Option<Bytes>) {
         let Some(pushes) = self.pushes.get_mut(&peer) else {
             return;
         };
         let asked = pushes.reading.remove(&name).and_then(|(_, asked)| asked);
         match (data, asked) {
-            // It was asked for as a whole.
+            // It is too large to be pushed, and was asked for.
             (None, Some(want)) => self.want(peer, want),
             (data, _) => pushes
                 .ready
@@ -168,7 +168,7 @@ impl Serves {
         self.out.push_back(Output::Wake(peer));
     }
 
-    /// A peer asks.
+    /// A peer asks for a blob.
     pub fn want(&mut self, peer: Incarnation, want: BlobWant) {
         if let Some(pushes) = self.pushes.get_mut(&peer) {
             if let Some((_, asked)) = pushes.reading.get_mut(&want.name) {
@@ -184,7 +184,7 @@ impl Serves {
         let count = self.serves.range(key(peer)).count();
         let known = self.serves.contains_key(&(peer, want.name));
         if !known && count >= self.config.serves_max {
-            // It asks elsewhere when nothing comes.
+            // The peer asks another one when nothing comes.
             return;
         }
         let serve = self.serves.entry((peer, want.name)).or_insert(Serve {
@@ -196,7 +196,7 @@ impl Serves {
         self.go_on(peer, want.name);
     }
 
-    /// What was read: `None` if the blob is not here; `end` if these are its last bytes.
+    /// The result of a read: `None` if the blob is not here; `end` if these are its last bytes.
     pub fn read(&mut self, id: ReadId, data: Option<Bytes>, end: bool) {
         let Some((peer, name)) = self.reads.remove(&id) else {
             return;
@@ -207,7 +207,7 @@ impl Serves {
         }
         let serve = self.serves.get_mut(&(peer, name));
         let Some(serve) = serve.filter(|serve| serve.read == Some(id)) else {
-            // Nobody waits for it any more.
+            // This read is of no use any more.
             return;
         };
         let ready = self.ready.entry(peer).or_default();
@@ -311,7 +311,7 @@ mod tests {
         let [pushed, asked, other] = [(); 3].map(|()| read(&mut serves));
         serves.unlinked(left);
         assert_eq!(serves.reads.keys().collect::<Vec<_>>(), [&other]);
-        // The same, on a new link: what the old one's reads give is for nobody.
+        // The same on a new link: results of the old link's reads are dropped.
         serves.linked(left, true);
         serves.push(left, BlobName([1; 48]));
         let again = read(&mut serves);

@@ -1,5 +1,5 @@
-//! Blobs that came before they were wanted: a batch and the bodies that it names come on one stream, but it is applied when what it depends on is, and its
-//! accounts are in memory.
+//! Blobs that were pushed before they were wanted. A batch and the blobs that it names come on one stream, but the batch is applied later: when its
+//! dependencies are, and its accounts are in memory.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,12 +9,12 @@ use whimbrel_crdt::Incarnation;
 use super::Config;
 use crate::{Now, wire::BlobName};
 
-/// What memory a name takes, about.
+/// Memory for a name, about.
 const NAME_BYTES: u64 = 128;
 
 struct Kept {
     peer: Incarnation,
-    /// `None`: it is to be asked for.
+    /// `None`: the blob is too large, and has to be asked for.
     data: Option<Bytes>,
 }
 
@@ -24,21 +24,22 @@ impl Kept {
     }
 }
 
-/// Given, and not wanted yet.
+/// Blobs pushed and not wanted yet.
 #[derive(Default)]
 pub(super) struct Ahead {
     kept: BTreeMap<BlobName, Kept>,
-    /// In the order in which they came; some may be taken since.
+    /// Names in the order in which they came; some may have been taken since.
     order: VecDeque<(u64, BlobName)>,
     bytes: u64,
     bytes_of: BTreeMap<Incarnation, u64>,
-    /// The last ones that were taken: nobody waits for them to come once more.
+    /// The last blobs that came: nobody waits for them to come once more.
     came: BTreeSet<BlobName>,
     came_order: VecDeque<BlobName>,
 }
 
 impl Ahead {
-    /// Keeps one, if there is room. The first ones are those that are wanted first. Each of so many peers has the same share, so that one cannot take all.
+    /// Keeps a blob, if there is room. Earlier blobs are wanted first, so they are kept. Each of `peers` peers has the same share, so that one cannot
+    /// take all.
     pub(super) fn keep(
         &mut self,
         config: &Config,
@@ -60,7 +61,7 @@ impl Ahead {
         {
             self.order.pop_front();
         }
-        // What was taken from the middle is still in the order: it is bounded, too.
+        // Names that were taken from the middle are still in `order`, so it is bounded, too.
         let listed = self.order.len() as u64 * NAME_BYTES < config.ahead_bytes_max;
         if !room || !listed || self.came.contains(&name) || self.kept.contains_key(&name) {
             return;
@@ -89,7 +90,7 @@ impl Ahead {
         Some(kept.data)
     }
 
-    /// It has come: what else is given of it is thrown away.
+    /// The blob has come: further copies are dropped.
     pub(super) fn came(&mut self, config: &Config, name: BlobName) {
         self.take(&name);
         if !self.came.insert(name) {
@@ -103,12 +104,12 @@ impl Ahead {
         }
     }
 
-    /// Whether it has come, and was let go of or lost since: it is not given a second time.
+    /// Whether the blob has come, even if it was lost since: it is not pushed a second time.
     pub(super) fn has_come(&self, name: &BlobName) -> bool {
         self.came.contains(name)
     }
 
-    /// Forgets what nobody has wanted.
+    /// Drops blobs that nobody has wanted in time.
     pub(super) fn time(&mut self, now: Now) {
         while let Some((until, name)) = self.order.front().copied()
             && until <= now.mono_micros

@@ -1,65 +1,67 @@
-//! Whether another node lives under this incarnation: asked of a peer at the start, beside what it remembers.
+//! Finds out at the start whether another node runs under this incarnation: the node asks its peers for their links.
 //!
-//! Who copies a disk below the file system copies all that could tell the copy. Neither of the two disks is older than what was told from it before
-//! one of them is written to. What tells is a link: this node has none yet, so one that a peer has with its incarnation is another's.
+//! A disk that was copied below the file system carries nothing by which the copy could be told from the original. Neither disk is older than what
+//! its node has reported, before one of them is written to. A link tells them apart: this node has no link yet, so a peer's link with its incarnation
+//! belongs to another node.
 //!
-//! A link may outlast its node. One whose machine lost its power looks linked until silence ends the link
-//! ([`crate::link::Config::silence_micros_max`]), and for longer at a
-//! peer that does not come to read. So a link alone proves nothing, and answers to pings do: at the first question one may be under way that was sent long ago,
-//! but the ping behind it was sent after that question, when this node was dead for all that is its own.
+//! A link may outlast its node. If the node's machine loses its power, the link looks alive until silence ends it
+//! ([`crate::link::Config::silence_micros_max`]), and longer if the peer does not get to read. So a link alone proves nothing; answers to pings do.
+//! At the first question, an answer that was sent long ago may still arrive. The next ping is sent after that question: only another node can answer
+//! it.
 
 use crate::{Now, link::Config};
 
-/// Answers to pings since the first question, by which the other lives: the second one is to a ping that was sent after it.
+/// So many answers to pings after the first question prove that another node runs: the second one answers a ping that was sent after the question.
 const ANSWERS: u64 = 2;
 
-/// Before the peer is asked again. Usually the end of a process that was killed is just on its way; a question costs some reads.
+/// Time before the peer is asked again. Usually the link of a killed process is about to end. A question costs some reads.
 const AGAIN_MICROS: u64 = 200_000;
 
-/// The peer is asked for no longer than this after its first word. A link on which nothing is heard is down by then, and on one that holds two
-/// answers have come: each takes less than silence may, as does what was left of the one before. The second is for the questions themselves.
+/// How long a peer is asked after its first answer. By then a silent link is down. On a live link two answers have come: each takes less than the
+/// longest silence, and so does the rest of the answer before. The added second is for the questions themselves.
 fn timeout_micros() -> u64 {
     3 * Config::default().silence_micros_max + 1_000_000
 }
 
-/// What follows from a peer's word.
+/// What follows from a peer's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DuplicateNode {
-    /// Nobody of this incarnation is linked to it, or it does not say: go on.
+    /// The peer has no link with this incarnation, or is of a version that does not say: go on.
     Nobody,
-    /// Somebody is linked, who may be this node's own last life: ask again at this moment of the monotonic clock, and write nothing before.
+    /// The peer has a link with this incarnation, which this node's own last process may have left. Ask again at this moment of the monotonic clock,
+    /// and write nothing before.
     Ask {
         /// When.
         at_micros: u64,
     },
     /// Another node lives under this incarnation: this one must not start.
-    Generations,
-    /// The link is there still, and nothing has come over it: go on, as if that peer could not be asked.
+    Alive,
+    /// The link still exists, but no answers come over it: go on as if the peer could not be reached.
     Unknown,
 }
 
 /// The questions to one peer at one start.
 #[derive(Debug, Default)]
 pub struct Elsewheres {
-    /// When it is asked no more, and how many pings had been answered when it was asked first; `None` before somebody is linked.
+    /// When the questions end, and how many pings had been answered at the first one. `None`: the peer has reported no link yet.
     asked: Option<(u64, u64)>,
 }
 
 impl Elsewheres {
-    /// The peer answers: so many pings were answered over the link that it has with a node of this incarnation. `None`: it has none, or it is of an
-    /// earlier version.
+    /// The peer's answer: so many pings were answered over its link with this incarnation. `None`: the peer has no such link, or is of an earlier
+    /// version.
     pub fn answered(&mut self, now: Now, answered: Option<u64>) -> DuplicateNode {
         let Some(answered) = answered else {
             return DuplicateNode::Nobody;
         };
         let (until, before) = match self.asked {
-            // Another link, which counts from its begin: all its pings are sent after the first question.
+            // A smaller number is that of a new link, whose pings were all sent after the first question.
             Some((until, before)) => (until, before.min(answered)),
             None => (now.mono_micros.saturating_add(timeout_micros()), answered),
         };
         self.asked = Some((until, before));
         if answered - before >= ANSWERS {
-            return DuplicateNode::Generations;
+            return DuplicateNode::Alive;
         }
         self.unanswered(now)
     }
@@ -96,7 +98,7 @@ mod tests {
         DuplicateNode::Ask { at_micros }
     }
 
-    /// What a peer says, each time that it is asked, and what follows in the end.
+    /// The peer's answers in turn, and the result of the last one.
     fn check(said: &[Option<u64>], expected: DuplicateNode) {
         let (mut question, mut now) = (Elsewheres::default(), 0);
         for (index, answered) in said.iter().enumerate() {
@@ -113,23 +115,23 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_peer_are_judged() {
+    fn answers_of_a_peer_are_judged() {
         check(&[None], DuplicateNode::Nobody);
         check(&[Some(9)], ask(AGAIN_MICROS));
-        // The end of the link was on its way.
+        // The link ends.
         check(&[Some(9), None], DuplicateNode::Nobody);
         // One answer was under way.
         check(&[Some(9), Some(10)], ask(2 * AGAIN_MICROS));
         check(&[Some(9), Some(10), None], DuplicateNode::Nobody);
-        check(&[Some(9), Some(10), Some(11)], DuplicateNode::Generations);
-        check(&[Some(9), Some(11)], DuplicateNode::Generations);
-        // Another link, by which the first one was ended.
+        check(&[Some(9), Some(10), Some(11)], DuplicateNode::Alive);
+        check(&[Some(9), Some(11)], DuplicateNode::Alive);
+        // A new link replaced the first one.
         check(&[Some(9), Some(0), Some(1)], ask(3 * AGAIN_MICROS));
-        check(&[Some(9), Some(0), Some(2)], DuplicateNode::Generations);
+        check(&[Some(9), Some(0), Some(2)], DuplicateNode::Alive);
     }
 
     #[test]
-    fn a_link_of_which_nothing_is_heard_is_not_waited_for_for_ever() {
+    fn a_silent_link_is_not_waited_for_for_ever() {
         let mut question = Elsewheres::default();
         let until = 7 + timeout_micros();
         assert_eq!(question.answered(at(7), Some(9)), ask(7 + AGAIN_MICROS));
@@ -140,19 +142,16 @@ mod tests {
             DuplicateNode::Unknown
         );
         assert_eq!(question.unanswered(at(until)), DuplicateNode::Unknown);
-        // Late, and a proof all the same.
-        assert_eq!(
-            question.answered(at(until), Some(11)),
-            DuplicateNode::Generations
-        );
+        // A late answer is a proof as well.
+        assert_eq!(question.answered(at(until), Some(11)), DuplicateNode::Alive);
     }
 
-    /// A peer's end of a link with the other node, as it goes on from second zero, at which this node asks first.
+    /// A peer's end of a link with the other node, which runs from second zero; this node asks later.
     struct Peer {
         link: Link,
-        /// How long the way to the other is, there and back.
+        /// The round trip between the peer and the other node.
         trip_micros: u64,
-        /// When what comes next was sent off, and what.
+        /// When the next frame was sent, and the frame.
         coming: Option<(u64, Frame)>,
     }
 
@@ -179,7 +178,7 @@ mod tests {
             }
         }
 
-        /// Goes on to this moment; false when the link is down. Who is dead answers no ping any more, but one answer may be on its way.
+        /// Runs to this moment; false when the link is down. A node that is dead answers no ping any more, but one answer may be on its way.
         fn goes_on(&mut self, now: Now, lives: bool) -> bool {
             if let Some((sent, frame)) = self.coming.take() {
                 if now.mono_micros < sent + self.trip_micros {
@@ -203,9 +202,10 @@ mod tests {
         }
     }
 
-    /// Whatever the way, and at whatever moment it is asked: who lives is seen, and who died at the first question is not taken for alive.
+    /// For each round trip and each moment of the question: a live node is detected, and a node that died before the first question is not taken for
+    /// alive.
     #[test]
-    fn who_lives_is_told_from_who_is_dead() {
+    fn a_live_node_is_told_from_a_dead_one() {
         const TICK: u64 = 10_000;
         let silence = Config::default().silence_micros_max;
         for trip in [1_000, 300_000, 1_200_000, silence - 2 * TICK] {
@@ -227,7 +227,7 @@ mod tests {
                         }
                     };
                     let expected = match lives {
-                        true => DuplicateNode::Generations,
+                        true => DuplicateNode::Alive,
                         false => DuplicateNode::Nobody,
                     };
                     assert_eq!(ended, expected, "{trip} {asked_at} {lives}");

@@ -1,10 +1,11 @@
 //! Slots: who owns the free ones, who gives them away, and who inherits them.
 //!
-//! A newcomer gets a slot and a share from its sponsor. Later members even their shares out: who has more free slots than its part gives some to those
-//! who have fewer ([`Members::share_out`]). So the loss of one member keeps only its part of the free slots from the others until its logs are closed.
+//! A newcomer gets a slot and a share from its sponsor. Later, members even their shares out: a member with more free slots than its part gives some
+//! to members with fewer ([`Members::share_out`]). So the loss of one member keeps only its part of the free slots from the others until its logs are
+//! closed.
 //!
-//! The owner of a slot is the member to whom it was given on last; if it never was, the tree of sponsors says who owns it. When the logs of the owner are
-//! closed its heir owns it.
+//! The owner of a slot is the member that got it last. A slot that was never given on belongs to a member by the tree of sponsors. When the owner's
+//! logs are closed, its heir owns the slot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,17 +15,17 @@ use whimbrel_crdt::{Dot, Incarnation};
 use super::{Member, Members, Slots};
 use crate::broken;
 
-/// Of what is left of a sponsor's share a newcomer gets one part in so many: enough to let some in itself, and the sponsor alone lets in more than
-/// a cluster of 16 needs.
+/// A newcomer gets one part in so many of the rest of its sponsor's share. That is enough to let some nodes in itself, and the sponsor alone can let
+/// in more than a cluster of 16 needs.
 const SHARE_PARTS: usize = 8;
 
-/// Slots that one member has given on.
+/// The grants of one member: slots that it has given to others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Grants {
-    /// The last number, counted together with the nodes that it has let in.
+    /// The number of the last grant, counted together with the nodes that the member has let in.
     #[n(0)]
     last: u64,
-    /// By slot; those that a later owner has given on are left out.
+    /// Grants by slot, without slots that a later owner has given on.
     #[n(1)]
     of: BTreeMap<u8, Grant>,
 }
@@ -52,7 +53,7 @@ impl Grants {
     }
 }
 
-/// One after the other.
+/// Each of these slots.
 fn each(slots: Slots) -> impl Iterator<Item = u8> {
     (0..64u8).filter(move |slot| slots >> slot & 1 == 1)
 }
@@ -62,7 +63,7 @@ fn all_of(slots: impl Iterator<Item = u8>) -> Slots {
 }
 
 impl Members {
-    /// Of each slot that was ever given on the last gift, and who made it.
+    /// The last grant of each slot that was ever given on, and the giver.
     fn granted(&self) -> BTreeMap<u8, (Grant, Incarnation)> {
         let mut granted = BTreeMap::new();
         for (by, member) in &self.0 {
@@ -75,7 +76,8 @@ impl Members {
         granted
     }
 
-    /// What a later owner has given on is dropped: so no more is kept than there are slots, and two that know the same are the same.
+    /// Drops grants of slots that a later owner has given on: so there are no more grants than slots, and two replicas with the same knowledge are
+    /// equal.
     pub(super) fn forget_grants(&mut self) {
         let granted = self.granted();
         for (id, member) in &mut self.0 {
@@ -87,7 +89,7 @@ impl Members {
         }
     }
 
-    /// `by` owns these, and `to` does from now on; `number`: of what `by` has given away.
+    /// `by` gives these slots to `to`; `number`: of this grant.
     fn grant(&mut self, by: Incarnation, slots: Slots, to: Incarnation, number: u64) {
         let granted = self.granted();
         let Some(member) = self.0.get_mut(&by).filter(|_| slots != 0) else {
@@ -103,17 +105,17 @@ impl Members {
         self.forget_grants();
     }
 
-    /// Slots that members had or have.
+    /// Slots of present and former members.
     fn used(&self) -> Slots {
         all_of(self.0.values().map(|member| member.slot))
     }
 
-    /// The slots a member may give away: its share, what it was given since and what it inherits of closed logs, less what it has given away.
+    /// The slots that a member may give away: its share, what it was given since and what it inherits of closed logs, without what it has given away.
     pub fn free(&self, id: Incarnation) -> Slots {
         self.free_of_all().get(&id).copied().unwrap_or(0)
     }
 
-    /// As [`Members::free`], of all whose logs are open.
+    /// As [`Members::free`], for all members whose logs are open.
     pub fn free_of_all(&self) -> BTreeMap<Incarnation, Slots> {
         let heirs = self.heirs();
         let heir = |of: &Incarnation| heirs.get(of).copied().flatten();
@@ -129,7 +131,7 @@ impl Members {
             }
         }
         for (other, member) in &self.0 {
-            // What it has came from those above it.
+            // A member's slots came from its sponsors.
             let above: BTreeSet<Incarnation> =
                 self.sponsors(*other).filter_map(|of| heir(&of)).collect();
             for of in above.into_iter().filter(|of| heir(other) != Some(*of)) {
@@ -153,10 +155,10 @@ impl Members {
         free
     }
 
-    /// Who sponsored it, who sponsored that one, and so on.
+    /// Its sponsor, the sponsor's sponsor, and so on.
     pub(super) fn sponsors(&self, id: Incarnation) -> impl Iterator<Item = Incarnation> {
         let above = |id: &Incarnation| Some(self.0.get(id)?.sponsor?.origin);
-        // A tree: no longer than there are members.
+        // A tree: the path is no longer than the number of members.
         std::iter::successors(above(&id), move |id| above(id)).take(self.0.len())
     }
 
@@ -167,9 +169,9 @@ impl Members {
         self.0.get(&id).is_some_and(over)
     }
 
-    /// Who owns what a member had: itself; when its log is closed its nearest sponsor whose log is open; when there is none the first open one in
-    /// the order of joining. Only closed members are looked below, and whom these sponsored does not change any more: so
-    /// all who know of the closing find the same heir.
+    /// The owner of what each member had: the member itself; when its logs are closed, its nearest sponsor with open logs; when there is none, the
+    /// first open member in the order of joining. The search goes below closed members only, and their list of sponsored nodes does not change any
+    /// more. So all nodes that know of the closing find the same heir.
     fn heirs(&self) -> BTreeMap<Incarnation, Option<Incarnation>> {
         let mut sponsored: BTreeMap<Incarnation, Vec<(u64, Incarnation)>> = BTreeMap::new();
         for (id, member) in &self.0 {
@@ -200,8 +202,8 @@ impl Members {
         self.0.keys().map(|id| (*id, heir(*id))).collect()
     }
 
-    /// `sponsor` lets a node in: it gets a free slot, one that nobody has had if there is one, and a part of the rest. Whether there was a free slot
-    /// and the sponsor is a member.
+    /// `sponsor` lets a node in, which gets a free slot, if possible an unused one, and a part of the rest. Whether there was a free slot and the
+    /// sponsor is a member.
     pub fn sponsor(&mut self, sponsor: Incarnation, member: Incarnation, name: &str) -> bool {
         if self.is_out(sponsor) || self.0.contains_key(&member) {
             return false;
@@ -220,22 +222,22 @@ impl Members {
         let dot = Dot::new(sponsor, self.sponsored(sponsor) + 1);
         self.0
             .insert(member, Member::new(name, slot, Some(dot), share));
-        // Of a slot that was given on once the tree of sponsors says nothing any more.
+        // For a slot that was once given on, the tree of sponsors does not count any more.
         let again = self.granted().into_keys();
         let again = all_of(again) & (share | 1 << slot);
         self.grant(sponsor, again, member, dot.seq);
         true
     }
 
-    /// The free slots of a member in the order in which it gives them: those that nobody ever had first. Who gets another one must wait for logs.
+    /// The free slots of a member in the order in which it gives them, unused ones first. A member that gets a used slot must wait for logs.
     fn in_order(&self, id: Incarnation) -> Vec<u8> {
         let free = self.free(id);
         let unused = free & !self.used();
         each(unused).chain(each(free & !unused)).collect()
     }
 
-    /// `me` gives free slots to those of `others` that have fewer than their part of what all of them have, as far as it has more than its own. Whether it
-    /// gave any.
+    /// `me` gives free slots to those of `others` that have fewer than their part of the slots of all, as far as it has more than its own part.
+    /// Whether it gave any.
     pub fn share_out(&mut self, me: Incarnation, others: &BTreeSet<Incarnation>) -> bool {
         let is_in = |id: Incarnation| self.0.contains_key(&id) && !self.is_out(id);
         if !is_in(me) {
@@ -257,7 +259,7 @@ impl Members {
             if gives == 0 {
                 break;
             }
-            // Of those that nobody ever had, and of the others, each gets its part.
+            // Unused slots and the others are divided alike.
             let every = mine.len() / gives;
             let slots = all_of(mine.iter().copied().step_by(every).take(gives));
             mine.retain(|slot| slots >> slot & 1 == 0);
@@ -280,15 +282,15 @@ mod tests {
         Incarnation::new(id).expect("not zero")
     }
 
-    /// A cluster whose nodes show each other what they know.
+    /// A cluster whose nodes exchange their rosters.
     struct Cluster {
-        /// By node: its present life, and what it knows.
+        /// By node: its present incarnation, and its roster.
         nodes: Vec<(Incarnation, Roster)>,
         lives: u64,
     }
 
     impl Cluster {
-        /// All let in by the first, and told where they are.
+        /// All nodes are let in by the first, and have announced their places.
         fn of(names: u64) -> Self {
             let mut roster = Roster::found(node(1), "0", 0, !1);
             for name in 1..names {
@@ -321,7 +323,7 @@ mod tests {
             roster.announce(&at.to_string(), place).unwrap();
         }
 
-        /// All but `without` show each other what they know.
+        /// All nodes but `without` exchange their rosters.
         fn meet(&mut self, without: Option<usize>) {
             let mut all = self.nodes[usize::from(without == Some(0))].1.clone();
             let there = |at: &usize| Some(*at) != without;
@@ -333,7 +335,7 @@ mod tests {
             }
         }
 
-        /// All meet until nobody gives anything on; nobody gives for ever.
+        /// All nodes meet until none gives slots away any more, which must come.
         fn even(&mut self) {
             let all: BTreeSet<Incarnation> = self.nodes.iter().map(|(id, _)| *id).collect();
             for _ in 0..8 {
@@ -355,7 +357,7 @@ mod tests {
             self.nodes.iter().map(free).collect()
         }
 
-        /// The node goes on under a new life, which the first of the others lets in that can; in any order.
+        /// The node goes on under a new incarnation; the first of the others that can, in any order, lets it in.
         fn renew(&mut self, at: usize, rng: &mut Rng) -> Result<(), String> {
             self.lives += 1;
             let new = node(self.lives);
@@ -373,7 +375,7 @@ mod tests {
             Err(format!("{at} gets no slot: {:?} are free", self.free()))
         }
 
-        /// Lives of a node before the present one.
+        /// Removes a node's earlier incarnations.
         fn remove_earlier(&mut self, of: usize, by: usize) {
             let (present, _) = self.nodes[of];
             let (id, roster) = &mut self.nodes[by];
@@ -405,7 +407,7 @@ mod tests {
             self.meet(None);
         }
 
-        /// No two have one slot, or may give one, and none that is had may be given.
+        /// No two members have one slot, or may give one slot, and none may give a slot that is in use.
         fn check(&self) {
             let mut taken: Slots = 0;
             for (id, roster) in &self.nodes {
@@ -434,7 +436,7 @@ mod tests {
         assert_eq!(Cluster::of(8).free(), [7; 8]);
     }
 
-    /// Older copies are put back and disks replaced in any order, and each time somebody has a slot for the node that comes.
+    /// Older copies are put back and disks are replaced in any order, and each time a node has a slot for the newcomer.
     #[test]
     fn restored_and_replaced_disks_use_up_no_slots() {
         for seed in 0..8 {
@@ -461,7 +463,7 @@ mod tests {
                 let renewed = cluster.renew(at, &mut rng);
                 renewed.unwrap_or_else(|why| panic!("seed {seed}, event {event}: {why}"));
                 cluster.even();
-                // Now and then not before something else happens.
+                // Sometimes something else happens before.
                 if !rng.one_in(4) {
                     for of in 0..count {
                         cluster.remove_earlier(of, of);
@@ -480,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_of_an_earlier_version_is_given_none() {
+    fn a_member_of_an_earlier_version_gets_none() {
         let mut cluster = Cluster::of(2);
         let (id, roster) = &mut cluster.nodes[0];
         let members = roster.members().iter();
@@ -504,9 +506,10 @@ mod tests {
         assert_eq!(roster.share_out(*id, &all), Ok(true));
     }
 
-    /// The first gives to the second, and is removed: who has heard of the gift and who has not do not say the same, so its logs are not closed meanwhile.
+    /// The first member gives slots to the second, and is removed. Nodes that have heard of the grant and nodes that have not report differently, so
+    /// the logs stay open meanwhile.
     #[test]
-    fn of_gifts_too_all_must_have_heard() {
+    fn logs_stay_open_until_all_know_of_a_grant() {
         let [one, two, three] = [1, 2, 3].map(node);
         let mut roster = Roster::found(one, "0", 0, !1);
         for (id, name) in [(two, "1"), (three, "2")] {

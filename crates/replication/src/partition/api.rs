@@ -1,4 +1,4 @@
-//! What a partition machine is told, what it wants, and its bounds.
+//! Inputs and outputs of a partition machine, and its bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::{
 /// Bounds and times.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Bytes that a peer may send before they are durable here, and that are queued or on the way to one peer.
+    /// Bytes that a peer may send before they are durable here; also the bytes that are queued or on the way to one peer.
     pub window_bytes: u64,
     /// Batches, likewise: a small one costs more than its bytes.
     pub window_batches: u32,
@@ -28,19 +28,19 @@ pub struct Config {
     pub origins_max: usize,
     /// A batch stamped further ahead is not applied before its time.
     pub ahead_micros_max: u64,
-    /// A third node's batch is given to a peer that has lacked it for so long.
+    /// A third node's batch is sent to a peer that has lacked it for so long.
     pub forward_after_micros: u64,
-    /// What was not acknowledged for so long is sent again.
+    /// Batches that were not acknowledged for so long are sent again.
     pub resend_after_micros: u64,
-    /// Vectors are told again after so long while peer and we differ.
+    /// A node sends its vectors to a peer again after so long while the two nodes differ.
     pub refresh_micros: u64,
-    /// And after so long while we do not.
+    /// The same while they do not differ.
     pub quiet_refresh_micros: u64,
     /// Stable numbers that stay in each log, for peers that come back.
     pub kept: u64,
     /// Logs are cut by at least so many numbers at once.
     pub cut_step: u64,
-    /// Rows in place of a log.
+    /// Snapshots.
     pub state: StateConfig,
 }
 
@@ -66,7 +66,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What we keep for a peer, and no more than one or the other allows.
+    /// The window of the configuration, and no more than `allowed`.
     pub(super) fn room_of(&self, allowed: Option<Room>) -> Room {
         let (bytes, batches) = (self.window_bytes, self.window_batches);
         let allowed = allowed.unwrap_or(Room { bytes, batches });
@@ -77,19 +77,19 @@ impl Config {
     }
 }
 
-/// What a node takes of its peers.
+/// What a node accepts from its peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Taking {
     /// As much as their windows allow.
     #[default]
     All,
-    /// One batch of each: nobody knows yet whether it finds room on the disk.
+    /// One batch of each peer: it is not known yet whether the disk has room.
     One,
-    /// Nothing: the disk has just refused something.
+    /// Nothing: the disk has just refused a write.
     Nothing,
 }
 
-/// Records stand for more than the log holds.
+/// More ops are applied in the rows than the log holds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{applied} of {origin:?} are applied, its log ends with {last}")]
 pub struct ResumeError {
@@ -98,28 +98,29 @@ pub struct ResumeError {
     pub(super) last: u64,
 }
 
-/// Where a log stands on disk.
+/// Where a log begins and ends on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
     /// The last number, 0 if there is none.
     pub last: u64,
-    /// The hash of the batch that holds it.
+    /// The hash of the batch that contains it.
     pub hash: Hash,
     /// Numbers below have been cut.
     pub low: u64,
 }
 
-/// How a node that belongs to the partition stands to it.
+/// What a member has said of itself and the partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Membership {
-    /// Counts how often it came back. What it said in an earlier life counts for nothing: it has dropped what it had then.
+    /// Counts how often the member came back. Its reports of an earlier generation do not count: it has dropped what it had then.
     pub generation: u32,
-    /// It holds nothing of the partition any more; its log has so many operations. Where all of them are applied nobody waits for its word.
+    /// The member has left: it holds nothing of the partition any more, and its log has so many ops. A node that has applied all of them waits for no
+    /// reports of this member.
     pub left: Option<u64>,
 }
 
 impl Membership {
-    /// Nodes of which nothing else was said.
+    /// Members that have never left.
     pub fn of(nodes: impl IntoIterator<Item = Incarnation>) -> BTreeMap<Incarnation, Self> {
         let nodes = nodes.into_iter();
         nodes.map(|node| (node, Self::default())).collect()
@@ -131,17 +132,18 @@ impl Membership {
 pub struct Resume {
     /// Where each log stands.
     pub logs: BTreeMap<Incarnation, LogEnd>,
-    /// What the records stand for. Of this node's own log it is less than there is when it has come back and dropped them before: then it takes a state.
+    /// What is applied in the rows. It covers less than the whole own log when this node has dropped its rows and come back: then the node takes a
+    /// snapshot.
     pub applied: VersionVector,
     /// Who belongs to the partition, this node included.
     pub members: BTreeMap<Incarnation, Membership>,
-    /// What is known to have been stable: hidden records of before may have been dropped.
+    /// What was stable: hidden records that it covers may have been dropped.
     pub stable: VersionVector,
-    /// This node is new, and was never found to have all that others had.
+    /// Whether this node is syncing.
     pub syncing: bool,
 }
 
-/// Names what was asked of the driver.
+/// Names a request to the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
@@ -152,55 +154,55 @@ pub struct Entry {
     pub first: u64,
     /// Its last number.
     pub last: u64,
-    /// As it was sealed.
+    /// Its bytes, as sealed.
     pub bytes: Bytes,
 }
 
 /// A batch of another node, to be stored.
 #[derive(Clone, Debug)]
 pub struct Foreign {
-    /// What it says.
+    /// The decoded batch.
     pub batch: Box<Batch>,
-    /// As received: stored and forwarded unchanged.
+    /// Its bytes as received: they are stored and forwarded unchanged.
     pub bytes: Bytes,
-    /// Of the bytes.
+    /// The hash of the bytes.
     pub hash: Hash,
 }
 
-/// How a partition stands at this node, for whoever watches it.
+/// The state of a partition at this node, for metrics and status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// What is held of each log.
     pub logs: BTreeMap<Incarnation, Holding>,
-    /// How many operations all members have applied.
+    /// How many ops are stable.
     pub stable: u64,
-    /// Bytes of states that came since this machine was made.
+    /// Bytes of snapshots received since this machine was made.
     pub state_bytes: u64,
-    /// Bytes in memory: of batches that are being stored, applied or sent, and of states.
+    /// Bytes in memory: batches that are being stored, applied or sent, and rows of snapshots.
     pub memory_bytes: usize,
-    /// What is known of each peer that was ever linked.
+    /// Each peer that was ever linked.
     pub peers: BTreeMap<Incarnation, PeerReport>,
 }
 
-/// What is known of a peer, for whoever watches.
+/// What is known of a peer, for metrics and status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerReport {
-    /// Operations that are on disk here, and that it has not said to have.
+    /// Ops that are on disk here and that the peer has not acknowledged.
     pub lacks: u64,
-    /// Their bytes, those aside that were here before this machine was made.
+    /// Their bytes, except those that were here before this machine was made.
     pub lag_bytes: u64,
-    /// When the oldest of them came here, by the monotonic clock, or when this machine was made; `None`: it lacks nothing.
+    /// When the oldest of them came here, by the monotonic clock, or when this machine was made. `None`: the peer lacks nothing.
     pub lag_since_micros: Option<u64>,
-    /// Operations that it has said to have, and that are not on disk here.
+    /// Ops that the peer has reported and that are not on disk here.
     pub has_more: u64,
-    /// Bytes that wait to be sent to it, or for its acknowledgement.
+    /// Bytes that are queued to the peer, or not acknowledged yet.
     pub queued_bytes: u64,
-    /// It has said that it is new, and has not yet what another one had: 1, or 0.
+    /// 1 if the peer has said that it is syncing, else 0.
     pub syncing: u64,
 }
 
 impl PeerReport {
-    /// Of both.
+    /// The sum of both reports.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         PeerReport {
@@ -217,138 +219,139 @@ impl PeerReport {
     }
 }
 
-/// What the machine is told.
+/// Inputs of the machine.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// There is a link to this peer now; an older one is gone.
     Linked(Incarnation),
-    /// The same, but another machine has spoken on this link before: the peer is told so, and says all again.
+    /// The same, but another machine has used this link before: this machine asks the peer to say everything again.
     LinkedAnew(Incarnation),
     /// The link is gone.
     Unlinked(Incarnation),
     /// The peer sent a frame for this partition.
     Received(Incarnation, Frame),
-    /// The owner's next batch is durable.
+    /// This node's next own batch is durable.
     Own(Entry, Hash),
     /// A [`Output::Store`] or [`Output::Apply`] is durable.
     Done(Ticket),
-    /// The answer to [`Output::Read`]: entries that follow each other; none if the log ends before.
+    /// The answer to [`Output::Read`]: entries without a gap; none if the log ends before.
     Log(Ticket, Vec<Entry>),
-    /// Who belongs to the partition from now on, this node included. Links with those that have left, or have come back, need not be told again.
+    /// The members of the partition from now on, this node included. The driver need not report again the links of members that left or came back.
     Members(BTreeMap<Incarnation, Membership>),
-    /// These logs are closed: nothing of them is taken beyond these numbers. What is below may still have to come, to who has come back to the partition.
+    /// These logs are closed: nothing beyond these numbers is accepted. A node that came back to the partition may still have to receive what lies
+    /// below.
     Closed(BTreeMap<Incarnation, u64>),
-    /// Numbers of this log up to this one are kept for no member that lacks them and is not linked: it gets a state.
+    /// Up to this number the log is not kept for members that are away: they get a snapshot.
     GiveUp(Incarnation, u64),
-    /// What operations of this log up to this number made is forgotten, as nobody else may do who hears of them: nobody is given them, be he linked.
+    /// The effects of this log's ops up to this number are dropped. No peer gets these ops any more, not even a linked one.
     Forgotten(Incarnation, u64),
     /// State transfer: see there.
     State(StateInput),
-    /// Whose batches are given to whom at once: of linked peers that have no link with each other ([`crate::paths`]).
+    /// Pairs (of, to): this node forwards the batches of `of` to `to` at once, since the two have no link ([`crate::paths`]).
     Passes(BTreeSet<(Incarnation, Incarnation)>),
     /// The deadline has come.
     Time,
 }
 
-/// What the machine wants.
+/// Outputs of the machine.
 #[derive(Clone, Debug)]
 pub enum Output {
     /// Append to the log of its origin and, if `apply`, apply it in the same commit; answer [`Input::Done`].
     Store {
-        /// For the answer.
+        /// Names the request in the answer.
         ticket: Ticket,
-        /// What.
+        /// The batch.
         foreign: Foreign,
-        /// Whether it is handed over as well.
+        /// Whether the batch is applied in the same commit.
         apply: bool,
     },
     /// Apply what is in the log already; answer [`Input::Done`].
     Apply {
-        /// For the answer.
+        /// Names the request in the answer.
         ticket: Ticket,
-        /// What.
+        /// The batch.
         batch: Box<Batch>,
     },
     /// Read a log; answer [`Input::Log`].
     Read {
-        /// For the answer.
+        /// Names the request in the answer.
         ticket: Ticket,
-        /// Whose.
+        /// The origin of the log.
         origin: Incarnation,
         /// From the batch that holds this number, or the first one above.
         from: u64,
-        /// No further entry beyond so many bytes; one in any case.
+        /// The most bytes of all entries; the first entry may be larger.
         bytes_max: usize,
     },
-    /// There is something to send: [`Partition::transmit`].
+    /// There is something to send to this peer: call [`Partition::transmit`].
     Wake(Incarnation),
-    /// Forget the entries of this log that end below the number.
+    /// Delete the entries of this log that end below the number.
     Cut {
-        /// Whose.
+        /// The origin of the log.
         origin: Incarnation,
         /// The number.
         below: u64,
     },
-    /// All members have applied this: what was hidden before may go.
+    /// This is stable: records that were hidden before may be dropped.
     Stable(VersionVector),
-    /// The peer lacks what this log no longer has: it is told that it needs a state. For the log.
+    /// The peer lacks batches that this log no longer has, and is told to ask for a snapshot. This output is for the log file.
     Behind {
-        /// Who.
+        /// The peer.
         peer: Incarnation,
-        /// Whose log.
+        /// The origin of the log.
         origin: Incarnation,
     },
-    /// A new node has all that another one had: keep that, so that it is known at the next start, then clients may be served. Once.
+    /// This node is no longer syncing. Store that, then serve clients. Given once.
     Grown,
     /// State transfer: see there.
     State(StateOutput),
-    /// Close the link: the peer broke the rules.
+    /// Close the link: the peer has broken the protocol.
     Stop(Incarnation),
-    /// A person has to know.
+    /// Report this to the operator.
     Alarm(Alarm),
     /// Stop the node: the log is damaged.
     Fatal(String),
 }
 
-/// What a person has to know.
+/// What the operator has to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alarm {
     /// One number of one origin names two batches.
     TwoHashes {
-        /// Who has the other one.
+        /// The peer that has the other batch.
         peer: Incarnation,
-        /// Whose number.
+        /// The origin of the log.
         origin: Incarnation,
         /// The number.
         number: u64,
     },
-    /// A peer knows more of our own log than we do: this disk is older than what was acknowledged.
+    /// A peer has more of our own log than we have: this disk has lost acknowledged batches.
     Forgotten {
-        /// Who.
+        /// The peer.
         peer: Incarnation,
-        /// Our number there.
+        /// The last number of our log that the peer has.
         number: u64,
     },
-    /// A batch from the future is held back.
+    /// A batch that is stamped too far ahead is held back.
     Ahead {
-        /// Whose.
+        /// The origin of the log.
         origin: Incarnation,
         /// Its first number.
         first: u64,
-        /// How far ahead.
+        /// How far its stamp is ahead of the wall clock.
         micros: u64,
     },
-    /// What a peer sent is no batch of this partition.
+    /// A peer has sent something else than a batch of this partition.
     Malformed {
-        /// Who.
+        /// The peer.
         peer: Incarnation,
         /// What is wrong.
         what: String,
     },
-    /// There would be more origins than there may be.
+    /// This peer has named more origins than are allowed.
     Origins(Incarnation),
-    /// So many operations of this node, made before it left, no holder has: those who had them are lost. It goes on without them.
+    /// So many ops that this node made before it left are lost: no holder has them. The node goes on without them.
     OwnLost(u64),
-    /// A new node, or one that came back, goes on with what is here: nobody is left who had what clients may know.
+    /// A syncing node stops waiting: no member is left that has more of what clients may know.
     Alone,
 }

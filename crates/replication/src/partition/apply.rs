@@ -1,7 +1,7 @@
 //! Handing batches to the owner, in causal order.
 //!
-//! A batch that can be applied when it comes is applied in the commit that stores it. All others lie in the log; of the next one of
-//! each origin what it depends on is in memory. When that is met, the log is read from there.
+//! A batch that can be applied when it arrives is applied in the commit that stores it. All others lie in the log; only the dependencies of each
+//! origin's next batch are in memory. When they are met, the batch is read from the log.
 
 use whimbrel_crdt::{Batch, Dot, Incarnation};
 
@@ -11,14 +11,15 @@ use super::{
 };
 use crate::{Now, broken};
 
-/// How often a batch from the future is looked at again: the wall clock gives no deadline on the monotonic one.
+/// How often a batch that is stamped ahead is checked again. Its stamp is a time of the wall clock, which gives no deadline on the monotonic clock.
 pub(super) const AHEAD_RETRY_MICROS: u64 = 10_000_000;
-/// What is stamped so little above what is applied here is not held back, whatever the wall clock says: all that is made here is stamped above that anyway, as
-/// with a log of which a state was taken. A log that runs ahead of the clock goes on by a microsecond for each operation.
+/// A batch is not held back if its stamp is at most so far above the greatest stamp applied here, whatever the wall clock says: all that this node
+/// makes is stamped above that anyway, for example after a snapshot of such a log was joined. A log that runs ahead of the clock goes on by a
+/// microsecond for each op.
 const ABOVE_MICROS_MAX: u64 = 1_000_000;
 
 impl Partition {
-    /// How far ahead of our clock, if too far.
+    /// How far the batch is ahead of our wall clock, if too far.
     fn ahead(&self, now: Now, waiting: &Waiting) -> Option<u64> {
         let ahead = waiting.hlc.saturating_sub(now.wall_micros);
         let above = waiting.hlc.saturating_sub(self.hlc);
@@ -26,13 +27,13 @@ impl Partition {
         (far && !broken("ahead-applied")).then_some(ahead)
     }
 
-    /// Whether all that the next batch of this origin depends on was handed over.
+    /// Whether this batch, the next one of its origin, can be given to the owner: its dependencies have been, and it is not stamped too far ahead.
     pub(super) fn is_ready(&self, now: Now, origin: Incarnation, waiting: &Waiting) -> bool {
         let met = self.lacks(origin, waiting).is_none();
         (met || broken("applied-early")) && self.ahead(now, waiting).is_none()
     }
 
-    /// The first that it depends on and that was not handed over.
+    /// The first dependency of this batch that was not given to the owner yet.
     pub(super) fn lacks(&self, origin: Incarnation, waiting: &Waiting) -> Option<Dot> {
         let handed = |other| self.origins.get(&other).map_or(0, |o| o.handed);
         let mut deps = waiting.deps.iter().filter(|(other, _)| *other != origin);
@@ -40,7 +41,7 @@ impl Partition {
         Some(Dot::new(other, number))
     }
 
-    /// Tells of the origin's next batch if it comes from the future.
+    /// Raises the alarm if the origin's next batch is held back for its stamp.
     pub(super) fn tell_ahead(&mut self, now: Now, id: Incarnation) {
         let Some(waiting) = self.origins.get(&id).and_then(|o| o.head.as_ref()) else {
             return;
@@ -59,11 +60,11 @@ impl Partition {
         }));
     }
 
-    /// Reads on in every log whose next batch can be applied, or is not known. At the start no clock is known.
+    /// Reads on in every log whose next batch can be applied or is not known. `now` is `None` at the start, when no clock is known.
     pub(super) fn read_on(&mut self, now: Option<Now>) {
         let mut due = Vec::new();
         for (id, origin) in &self.origins {
-            // Our own, of an earlier life, come with a state.
+            // A node that came back gets its own earlier batches with a snapshot.
             let waits = origin.handed < origin.stored && !origin.reading && *id != self.me;
             let ready = match (&origin.head, now) {
                 (None, _) => true,
@@ -107,7 +108,7 @@ impl Partition {
         };
         origin.reading = false;
         if from != origin.handed + 1 || origin.handed >= origin.stored {
-            // A state was joined meanwhile: it has these. Or the log was closed, and ends before them.
+            // A snapshot that was joined in the meantime contains these entries, or the log was closed and ends before them.
             return self.read_on(Some(now));
         }
         if entries.first().is_none_or(|e| e.first != origin.handed + 1) {
@@ -164,7 +165,7 @@ impl Partition {
         self.read_on(Some(now));
     }
 
-    /// Whether something waits for its time to come.
+    /// Whether a batch is held back for its stamp.
     pub(super) fn waits_for_clock(&self) -> bool {
         let mut heads = self.origins.values().filter_map(|o| o.head.as_ref());
         heads.any(|head| head.told)

@@ -1,40 +1,40 @@
-//! When a log grew here, and by how many bytes: so that it can be said how much, and how old, what a peer lacks is.
+//! Notes when a log grew and by how many bytes, to report how much a peer lacks and for how long.
 //!
-//! A bounded number of marks a log: when they are too many two that follow each other become one, which makes what is said coarser, never less. What
-//! was in the log before this machine was made has no size, and is as old as the machine.
+//! Each log has a bounded number of marks. Beyond that, each two neighbours become one: reports become coarser, but never too low. The part of the
+//! log that was there before this machine was made counts no bytes, and its age counts from that moment.
 
 use std::{
     collections::VecDeque,
     hash::{Hash, Hasher},
 };
 
-/// Marks of one log. Of a hundred nodes in 258 partitions they are 26 MB at most.
+/// Marks of one log. For a hundred nodes in 258 partitions they take 26 MB at most.
 const MARKS_MAX: usize = 32;
 
-/// So many numbers came with so many bytes.
+/// The log grew up to the number `last`, by so many bytes.
 #[derive(Clone, Copy)]
 struct Mark {
     last: u64,
     bytes: u64,
-    /// When the first of them came, by the monotonic clock.
+    /// When the first of these bytes came, by the monotonic clock.
     at: u64,
 }
 
-/// Of one log.
+/// The marks of one log.
 #[derive(Clone, Default)]
 pub(super) struct Marks {
     marks: VecDeque<Mark>,
-    /// The log's end when it was read, and when that was.
+    /// The end of the log when this machine was made, and that moment.
     before: Option<(u64, u64)>,
 }
 
-/// They are told to whoever watches, and decide nothing: machines that differ by them are alike.
+/// Marks are for reports only and decide nothing, so they do not count in the fingerprint.
 impl Hash for Marks {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl Marks {
-    /// The log was found so.
+    /// The log's end at the start.
     pub(super) fn found(&mut self, mono_micros: u64, last: u64) {
         self.before.get_or_insert((last, mono_micros));
     }
@@ -51,7 +51,7 @@ impl Marks {
         });
     }
 
-    /// All peers have up to this number.
+    /// All peers have the log up to this number.
     pub(super) fn forget(&mut self, all_have: u64) {
         while self.marks.front().is_some_and(|mark| mark.last <= all_have) {
             self.marks.pop_front();
@@ -73,7 +73,7 @@ impl Marks {
         }
     }
 
-    /// How many bytes are behind this number, and when the first of them came.
+    /// How many bytes follow this number, and when the first of them came.
     pub(super) fn behind(&self, number: u64) -> (u64, Option<u64>) {
         let lacked = self.marks.iter().filter(|mark| mark.last > number);
         let bytes = lacked.clone().map(|mark| mark.bytes).sum();

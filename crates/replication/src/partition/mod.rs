@@ -1,17 +1,17 @@
-//! One partition at one node: takes batches in, hands them on, has them applied in causal order, and knows what all have.
+//! One partition at one node: receives batches, sends and forwards them, has them applied in causal order, and finds out what is stable.
 //!
 //! Purpose: reliable causal broadcast by version vectors (Birman, Schiper, Stephenson 1991), over logs that are on disk. A peer is named by its
 //! incarnation.
 //!
 //! Invariants:
-//! - For each origin: `applied <= stored <= taken`, `applied <= handed <= taken`. Taken: accepted from a peer. Stored: durable.
-//!   Handed: given to the owner, in an order that respects what each batch depends on. Applied: durable as applied.
-//! - Only the batch that follows `taken` by number and hash is taken.
-//! - Peers are told what is stored and applied, never what is under way.
+//! - For each origin: `applied <= stored <= taken`, `applied <= handed <= taken`. Taken: accepted from a peer. Stored: durable. Handed: given to the
+//!   owner, after all that the batch depends on. Applied: durable as applied.
+//! - Only the batch that follows `taken` by number and hash is accepted.
+//! - Reports to peers name what is stored and applied, never what is still being written.
 //! - Bytes in memory are bounded by the windows of the peers and the budget of applying, whatever peers send.
 //!
-//! Reading order: `api` (inputs, outputs), this file, `receive`, `apply`, `ship`, `stability`; `origin` and `peer` hold the state. Then `snapshot` (rows in
-//! place of a log), `snapshot_send`, `snapshot_receive`; `syncing` (a node that is new), `release` (nodes that leave and come back).
+//! Reading order: `api` (inputs, outputs), this file, `receive`, `apply`, `ship`, `stability`; `origin` and `peer` hold the state. Then `snapshot`
+//! (rows in place of a log), `snapshot_send`, `snapshot_receive`; `syncing` (a new node), `release` (nodes that leave and come back).
 
 mod api;
 mod apply;
@@ -47,7 +47,7 @@ use peer::Peer;
 use snapshot_receive::Take;
 use snapshot_send::Give;
 
-/// What is under way.
+/// Requests to the driver that are not answered yet.
 #[derive(Clone, Hash)]
 enum Pending {
     Store {
@@ -79,7 +79,7 @@ enum Pending {
     Join,
 }
 
-/// One partition at one node. Two that are alike go on alike.
+/// One partition at one node. It is deterministic.
 #[derive(Clone)]
 pub struct Partition {
     config: Config,
@@ -92,33 +92,33 @@ pub struct Partition {
     closed: BTreeMap<Incarnation, u64>,
     pending: BTreeMap<Ticket, Pending>,
     next_ticket: u64,
-    /// It was told the time.
+    /// It has had its first input.
     begun: bool,
-    /// Bytes read from the log and handed, not applied yet.
+    /// Bytes read from the log and given to the owner, not applied yet.
     applying_bytes: usize,
     taking: Taking,
-    /// The greatest stamp that is known to be here ([`Partition::observe`]), or was handed over since, alone or with a state.
+    /// The greatest stamp that the driver has reported ([`Partition::observe`]), or that came since with a batch or a snapshot.
     hlc: u64,
     stable: VersionVector,
-    /// It has not all that others had when they were first heard: see `syncing`.
+    /// Whether this node is syncing.
     syncing: bool,
-    /// States that are given, by who gets them.
+    /// Snapshots that are being sent, by receiver.
     gives: BTreeMap<Incarnation, Give>,
-    /// The state that is taken.
+    /// The snapshot that is being received.
     take: Option<Take>,
-    /// The number of the last question for one.
+    /// The number of the last question for a snapshot.
     question: u64,
-    /// Bytes of states that came.
+    /// Bytes of snapshots received.
     state_bytes: u64,
-    /// Peers whose logs lack what we lack, and up to where.
+    /// Peers whose logs no longer have what this node lacks, and what they have applied.
     hints: BTreeMap<Incarnation, VersionVector>,
-    /// Whose batches are given to whom at once, since these two have no link.
+    /// Pairs (of, to) between which this node forwards at once, since they have no link.
     passes: BTreeSet<(Incarnation, Incarnation)>,
     out: VecDeque<Output>,
 }
 
 impl Partition {
-    /// Goes on from what the store knows.
+    /// Begins with what the store knows.
     ///
     /// # Errors
     /// The store contradicts itself: permanent.
@@ -214,7 +214,7 @@ impl Partition {
         self.grow();
     }
 
-    /// All that decides how it goes on, for whoever looks at every state that there can be: tickets count by their order.
+    /// Hashes all that decides how the machine goes on, to explore all reachable states. Tickets count by their order.
     #[doc(hidden)]
     pub fn fingerprint(&self, into: &mut impl Hasher) {
         let Self {
@@ -254,12 +254,12 @@ impl Partition {
         self.out.pop_front()
     }
 
-    /// Which partition it is of.
+    /// The partition's id.
     pub fn id(&self) -> PartitionId {
         self.id
     }
 
-    /// What lies beyond the end of a closed log is nothing any more: no member can apply it.
+    /// Drops what lies beyond the ends of closed logs: no member can apply it.
     fn close_logs(&mut self, now: Now, closed: BTreeMap<Incarnation, u64>) {
         self.closed = closed;
         for peer in self.peers.values_mut() {
@@ -270,12 +270,12 @@ impl Partition {
                 origin.end_at(*end);
             }
         }
-        // What was held up for them may be stable now, and in a quiet partition nothing else would say so.
+        // Ops that waited for these logs may be stable now; in a quiet partition no other input would show it.
         self.settle();
         self.ship_all(now);
     }
 
-    /// What is on disk.
+    /// What is stored.
     pub fn durable(&self) -> VersionVector {
         let unsynced = crate::broken("acks-before-sync");
         self.origins
@@ -291,7 +291,7 @@ impl Partition {
             .collect()
     }
 
-    /// What is applied, and durable as applied.
+    /// What is applied, durably.
     pub fn applied(&self) -> VersionVector {
         let unsynced = crate::broken("applied-before-sync");
         self.origins
@@ -307,7 +307,7 @@ impl Partition {
             .collect()
     }
 
-    /// How it stands.
+    /// The report for metrics and status.
     pub fn holder_state(&self) -> Report {
         let of = |id: Incarnation, origin: &Origin| Holding {
             taken: origin.taken,
@@ -350,22 +350,22 @@ impl Partition {
         }
     }
 
-    /// What all members have applied.
+    /// What is stable.
     pub fn stable(&self) -> &VersionVector {
         &self.stable
     }
 
-    /// Whether the peer has answered on its present link.
+    /// Whether the peer has sent its hello on the present link.
     pub fn is_greeted(&self, peer: Incarnation) -> bool {
         self.peers.get(&peer).is_some_and(|peer| peer.greeted)
     }
 
-    /// The greatest stamp of what is applied here, and of what this node has written: all that it writes from now on is stamped above it.
+    /// The greatest stamp of what is applied here and of what this node has written: the node stamps all later ops above it.
     pub fn observe(&mut self, hlc: u64) {
         self.hlc = self.hlc.max(hlc);
     }
 
-    /// Whether a peer that is not new has stored what this node wrote, and has not applied it.
+    /// Whether a peer that is not syncing has stored batches of this node without applying them.
     pub fn is_held_back(&self) -> bool {
         let has = |of: &VersionVector| of.get(self.me);
         let mut greeted = self
@@ -375,24 +375,24 @@ impl Partition {
         greeted.any(|peer| has(&peer.durable) > has(&peer.applied))
     }
 
-    /// Whether the peer has said that it is new.
+    /// Whether the peer has said that it is syncing.
     pub fn is_syncing_at(&self, peer: Incarnation) -> bool {
         self.peers.get(&peer).is_some_and(|peer| peer.syncing)
     }
 
-    /// What the peer has said to have applied, durably.
+    /// What the peer has reported as applied.
     pub fn applied_at(&self, peer: Incarnation) -> Option<&VersionVector> {
         self.peers.get(&peer).map(|peer| &peer.applied)
     }
 
-    /// Whether the peer has more of our own log than we do: what we write under these numbers it takes for what it has, so that what it says to have
-    /// applied tells nothing.
+    /// Whether the peer has more of our own log than we have. Then it takes new batches under these numbers for those it has, so its reports of what
+    /// it has applied mean nothing.
     pub fn remembers_more(&self, peer: Incarnation) -> bool {
         let said = self.peers.get(&peer).map(|of| &of.applied);
         said.is_some_and(|applied| applied.get(self.me) > self.own_taken())
     }
 
-    /// Bytes of batches in memory.
+    /// Bytes of batches and snapshots in memory.
     pub fn memory_bytes(&self) -> usize {
         let stores = self.pending.values().map(|pending| match pending {
             Pending::Store { bytes, .. } => *bytes,
@@ -404,7 +404,7 @@ impl Partition {
         self.applying_bytes + stores.sum::<usize>() + queues.sum::<usize>() + gives + take as usize
     }
 
-    /// What is taken of peers from now on. They are told.
+    /// Sets what is accepted from peers, and tells them.
     pub fn take_of_peers(&mut self, taking: Taking) {
         if self.taking != taking {
             self.taking = taking;
@@ -412,7 +412,7 @@ impl Partition {
         }
     }
 
-    /// What a peer may send, if `window` is what is kept for it.
+    /// What a peer may send, if its window is `window`.
     fn room(&self, window: Option<Room>) -> Room {
         let room = self.config.room_of(window);
         match self.taking {
@@ -501,7 +501,7 @@ impl Partition {
             Some(Pending::Rows { last, bytes }) => return self.rows_done(now, last, bytes),
             Some(Pending::Join) => self.joined(),
             Some(pending) => {
-                // A read is answered by what was read.
+                // A read is answered by [`Input::Log`] or [`StateInput`].
                 self.pending.insert(ticket, pending);
                 return;
             }
@@ -550,7 +550,7 @@ impl Partition {
     }
 }
 
-/// What a peer has, as far as logs go: what it had of a closed one beyond its end it says no less on its present link, and nobody lacks it.
+/// What a peer has, without what lies beyond the ends of closed logs: on its present link the peer goes on to report that, and nobody lacks it.
 fn within<'a>(
     closed: &BTreeMap<Incarnation, u64>,
     has: &'a VersionVector,

@@ -6,17 +6,17 @@ use whimbrel_crdt::{Batch, Hash, VersionVector};
 
 use super::{LogEnd, lag::Marks};
 
-/// Hashes kept to compare what comes twice: enough for what is on the way.
+/// Hashes of the batches accepted last, to compare batches that come twice: enough for all that is on the way.
 const RECENT_MAX: usize = 64;
 
-/// Bytes read at first when a log is read to be applied. Doubled while all of it could be applied.
+/// Bytes of the first read when a log is read to be applied. The size doubles while all that was read could be applied.
 pub(super) const PAGE_BYTES_MIN: usize = 16 << 10;
 
 #[derive(Clone, Hash)]
 pub(super) struct Origin {
     /// Numbers below have been cut.
     pub(super) low: u64,
-    /// Numbers up to here are kept for nobody who is not linked.
+    /// Up to this number the log is not kept for members that are away.
     pub(super) given_up: u64,
     pub(super) taken: u64,
     pub(super) taken_hash: Hash,
@@ -24,24 +24,24 @@ pub(super) struct Origin {
     pub(super) stored_hash: Hash,
     pub(super) handed: u64,
     pub(super) applied: u64,
-    /// The first batch that is not handed, if it was seen.
+    /// The first batch that was not given to the owner, if it was seen.
     pub(super) head: Option<Waiting>,
-    /// It is being read, to be applied.
+    /// The log is being read, to be applied.
     pub(super) reading: bool,
-    /// How much is read at once.
+    /// Bytes of one read.
     pub(super) page_bytes: usize,
     pub(super) marks: Marks,
-    /// Last numbers and hashes of the batches taken last.
+    /// Last numbers and hashes of the batches accepted last.
     recent: VecDeque<(u64, Hash)>,
 }
 
-/// A batch that cannot be applied yet. Itself it is on disk.
+/// A batch that cannot be applied yet. The batch itself is on disk.
 #[derive(Clone, Hash)]
 pub(super) struct Waiting {
     pub(super) first: u64,
     pub(super) deps: VersionVector,
     pub(super) hlc: u64,
-    /// That it comes from the future has been told.
+    /// The alarm for its stamp was raised.
     pub(super) told: bool,
 }
 
@@ -104,16 +104,16 @@ impl Origin {
     }
 
     pub(super) fn stored(&mut self, last: u64, hash: Hash) {
-        // Less when a state was joined meanwhile; more than there is when the log was closed before it.
+        // `last` is less when a snapshot was joined in the meantime, and beyond `taken` when the log was closed before it.
         if last > self.stored && last <= self.taken {
             self.stored = last;
             self.stored_hash = hash;
         }
     }
 
-    /// Beyond this number there is nothing of it, whatever is on disk.
+    /// The log is closed at this number, whatever is on disk.
     pub(super) fn end_at(&mut self, end: u64) {
-        // What is applied is below the end, and so is what was handed over: no batch beyond could be.
+        // What is applied, or was given to the owner, lies below the end: no batch beyond it could be applied.
         if self.taken > end && self.handed <= end && !crate::broken("stranded-told") {
             let hash = self.recent.iter().find(|(number, _)| *number == end);
             let hash = hash.map(|(_, hash)| *hash).unwrap_or_default();
@@ -124,7 +124,7 @@ impl Origin {
         }
     }
 
-    /// Whether there is another batch than this one under its last number, as far as it is remembered.
+    /// Whether another batch ends with the same number, as far as hashes are remembered.
     pub(super) fn differs(&self, last: u64, hash: Hash) -> bool {
         let known = self.recent.iter().find(|(number, _)| *number == last);
         known.is_some_and(|(_, known)| *known != hash)

@@ -19,7 +19,7 @@ pub(super) struct Queued {
     pub(super) bytes: Bytes,
 }
 
-/// A batch that was sent and not acknowledged.
+/// A batch that was sent, not acknowledged yet.
 #[derive(Clone, Hash)]
 pub(super) struct Sent {
     pub(super) origin: Incarnation,
@@ -30,18 +30,18 @@ pub(super) struct Sent {
 /// A peer lacks batches of a third node.
 #[derive(Clone, Copy, Hash)]
 pub(super) enum Lag {
-    /// Since then it came no further.
+    /// Since then the peer's end of this log has not moved.
     Since(u64),
-    /// It did not come further for long: we send them.
+    /// It has not moved for long: this node forwards the log.
     Forwarding,
 }
 
-/// What was used of a peer's window.
+/// How much of a peer's window was used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Used {
-    /// The most bytes that were queued or on the way to it, or came of it and were not durable, at one moment.
+    /// The most bytes that were, at one moment, queued or on the way to the peer, or received from it and not durable.
     pub most: u64,
-    /// Bytes that came of it. Over a long way few of them are here at one moment, however many are on the way.
+    /// Bytes received from the peer. Over a long way few of them are here at one moment, however many are on the way.
     pub came: u64,
 }
 
@@ -52,32 +52,32 @@ impl Used {
 }
 
 impl Hash for Used {
-    // Nothing that the machine does follows from it.
+    // The machine does not depend on this.
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 #[derive(Clone, Default, Hash)]
 pub(super) struct Peer {
-    /// What it may send, and what is queued to it, if less than the configuration says.
+    /// Its window, if smaller than the window of the configuration.
     pub(super) window: Option<Room>,
     pub(super) used: Used,
-    /// There is a link.
+    /// A link exists.
     pub(super) there: bool,
-    /// The same, it holds the partition, and nothing wrong was said on the link.
+    /// A link exists, the peer holds the partition, and has broken no rule on this link.
     pub(super) linked: bool,
-    /// It has said where it stands.
+    /// Its hello has come on this link.
     pub(super) greeted: bool,
     /// [`super::Output::Wake`] is out.
     pub(super) awake: bool,
 
-    // What it has.
+    // What the peer has.
     pub(super) durable: VersionVector,
     pub(super) applied: VersionVector,
-    /// It has said that it is syncing.
+    /// The peer has said that it is syncing.
     pub(super) syncing: bool,
-    /// It has come back without what it wrote in an earlier life.
+    /// The peer has come back and lacks what it wrote in an earlier generation.
     pub(super) lacks_own: bool,
-    /// What it had when it was first heard, if this node is syncing.
+    /// What the peer had applied at its first hello, if this node is syncing.
     pub(super) first: Option<First>,
     pub(super) room: Option<Room>,
 
@@ -87,37 +87,37 @@ pub(super) struct Peer {
     pub(super) queue_bytes: u64,
     pub(super) flight: VecDeque<Sent>,
     pub(super) flight_bytes: u64,
-    /// Its log is being read. One read at a time, however often it begins again.
+    /// A log is being read for it: one read at a time, however often sending begins again.
     pub(super) reading: bool,
-    /// What was read did not fit: wait for an acknowledgement.
+    /// What was read did not fit the window: wait for an acknowledgement.
     pub(super) stalled: bool,
-    /// Counts how often we began again: what was read for an older round is of no use.
+    /// Counts how often sending began again: results of reads for an older round are of no use.
     pub(super) round: u32,
-    /// When it last acknowledged something, or something was sent when nothing was on the way.
+    /// When the peer last acknowledged something, or when the first frame was sent while nothing was on the way.
     pub(super) progress_at: u64,
     pub(super) lag: BTreeMap<Incarnation, Lag>,
-    /// It is to be told that it needs a state; when it was told last.
+    /// The peer is to be told that it needs a snapshot; when it was told last.
     pub(super) hint_due: bool,
     pub(super) hinted_at: u64,
-    /// It may drop the snapshot of this state.
+    /// The peer may drop the snapshot with this name.
     pub(super) release: Option<u64>,
-    /// Rows are sent before the next batches: they take turns.
+    /// Rows of a snapshot are sent before the next batches: the two take turns.
     pub(super) rows_next: bool,
     pub(super) last_origin: Option<Incarnation>,
-    /// Logs of which it lacks what is cut.
+    /// Logs of which the peer lacks a part that is cut here.
     pub(super) behind: BTreeSet<Incarnation>,
 
-    // What we tell it.
+    // What this node reports to the peer.
     pub(super) hello_due: bool,
-    /// The hello says that we have begun anew on this link.
+    /// The hello says that this machine begins anew on this link.
     pub(super) anew: bool,
     pub(super) ack_due: bool,
     pub(super) again: Option<u32>,
-    /// Something changed that need not be told at once.
+    /// Something has changed that need not be reported at once.
     pub(super) dirty: bool,
     pub(super) told_at: u64,
 
-    // What it sends, under way to the disk.
+    // What the peer has sent and is being stored.
     pub(super) storing_bytes: u64,
     pub(super) storing_batches: u32,
 
@@ -150,7 +150,7 @@ impl Peer {
         self.begin_again();
     }
 
-    /// It has dropped what it had, and what it said of it counts for nothing.
+    /// The peer has dropped what it had, so nothing that it reported counts.
     pub(super) fn forget(&mut self) {
         self.unlink();
         *self = Peer {
@@ -165,18 +165,18 @@ impl Peer {
         };
     }
 
-    /// Whether it needs what our logs do not give it.
+    /// Whether the peer needs a snapshot.
     pub(super) fn lacks_state(&self) -> bool {
         !self.behind.is_empty() || self.lacks_own
     }
 
-    /// The last number of an origin that it has or that is on the way to it.
+    /// The last number of an origin that the peer has, or that is on the way to it.
     pub(super) fn sent(&self, origin: Incarnation) -> u64 {
         let sent = self.sent.get(&origin).copied().unwrap_or(0);
         sent.max(self.durable.get(origin))
     }
 
-    /// Forgets what is on the way: all that is not durable there will be sent again.
+    /// Forgets what is on the way: all that the peer has not stored is sent again.
     pub(super) fn begin_again(&mut self) {
         self.round = self.round.wrapping_add(1);
         self.sent.clear();
@@ -196,13 +196,13 @@ impl Peer {
         (count as u64, self.queue_bytes + self.flight_bytes)
     }
 
-    /// How many bytes may be, by this room of the peer's and by what is ours.
+    /// The window in bytes: the smaller of the peer's and ours.
     fn window_bytes(&self, room: Room) -> u64 {
         let ours = self.window.map_or(u64::MAX, |window| window.bytes);
         room.bytes.min(ours)
     }
 
-    /// Whether a batch of so many bytes may be queued. One always may, unless the peer takes none at all.
+    /// Whether a batch of so many bytes may be queued. One batch always may, unless the peer accepts none at all.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         let (count, under_way) = self.under_way();
         let Some(room) = self.room.filter(|room| room.batches > 0) else {
@@ -212,7 +212,8 @@ impl Peer {
             || (under_way + bytes <= self.window_bytes(room) && count < u64::from(room.batches))
     }
 
-    /// So many bytes of a log, at most, are worth being read for it now: what finds no room has been read in vain, and so has little for each acknowledgement.
+    /// How many bytes of a log to read for the peer now, `most` at most. `None`: the window has too little room. What finds no room is read in vain,
+    /// and a small read for each acknowledgement costs too much.
     pub(super) fn worth_reading(&self, most: usize) -> Option<usize> {
         if self.reading || self.stalled {
             return None;
@@ -228,7 +229,7 @@ impl Peer {
         if count > 0 && (left < window / 4 || batches_left < batches / 4) {
             return None;
         }
-        // About as many bytes as make so many batches.
+        // About the bytes of so many batches.
         let fit = match under_way.checked_div(count) {
             Some(mean) => left.min(batches_left.saturating_mul(mean)),
             None => left,
@@ -248,7 +249,7 @@ impl Peer {
         });
     }
 
-    /// Logs have ended: what is on the way of them beyond their ends is never acknowledged, nor what was sent behind it before that is.
+    /// Logs were closed: what is on the way beyond their ends is never acknowledged, and would hold up what was sent after it.
     pub(super) fn close(&mut self, ends: &BTreeMap<Incarnation, u64>) {
         let is_below = |origin, last| ends.get(&origin).is_none_or(|end| last <= *end);
         self.flight.retain(|sent| is_below(sent.origin, sent.last));
@@ -262,7 +263,7 @@ impl Peer {
             .sum();
     }
 
-    /// Its durable vector rose: what it covers is no longer on the way.
+    /// The peer's durable vector has grown: what it covers is no longer on the way.
     pub(super) fn acknowledged(&mut self, durable: &VersionVector, now_micros: u64) {
         if !self.durable.covers_all(durable) {
             self.progress_at = now_micros;

@@ -1,4 +1,4 @@
-//! What comes from peers.
+//! Frames from peers.
 
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, VersionVector};
@@ -15,9 +15,9 @@ use crate::{
 
 /// What became of a batch.
 enum Fate {
-    /// It is under way to the disk, or was here.
+    /// The batch is being stored, or was here already.
     Fine,
-    /// Something before it is missing, or there is no room: it has to come again.
+    /// A batch before it is missing, or there is no room: the peer has to send it again.
     Again,
     /// The link is stopped.
     Stopped,
@@ -91,10 +91,10 @@ impl Partition {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
-        // Set, not raised: the word of its disk now is what counts.
+        // Set, not merged: what counts is what the peer's disk has now.
         peer.durable = hello.durable;
         peer.syncing = hello.syncing == Some(true);
-        // Its own log is on its disk, and what was written there is not: it is behind, whatever its logs have.
+        // The peer has not applied its own log, although it has it on disk: it needs a snapshot, whatever logs it has.
         peer.lacks_own = hello.applied.get(id) < peer.durable.get(id);
         peer.hint_due |= peer.lacks_own;
         peer.room = Some(self.config.room_of(Some(hello.room)));
@@ -111,7 +111,7 @@ impl Partition {
         self.ship(now, id);
     }
 
-    /// Whether a peer has told of more logs than there may be. What it says is kept, and told to it again.
+    /// Whether a peer names more logs than are allowed. This node keeps the numbers and reports them back to the peer.
     fn tells_of_too_many(&self, id: Incarnation, told: [&VersionVector; 2]) -> bool {
         let Some(peer) = self.peers.get(&id) else {
             return false;
@@ -120,7 +120,7 @@ impl Partition {
         let mut known = [&peer.durable, &peer.applied].into_iter().zip(told);
         known.any(|(known, told)| {
             let new = || told.iter().filter(|(origin, _)| known.get(*origin) == 0);
-            // Mostly they are so few that none need be looked at.
+            // Usually both are few, and the entries need not be compared.
             known.len() + told.len() > most && known.len() + new().count() > most
         })
     }
@@ -136,7 +136,7 @@ impl Partition {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
-        // It got further by others or by a state: perhaps our log has what follows.
+        // The peer got further through others or with a snapshot: perhaps our log has what follows.
         let durable = &peer.durable;
         peer.behind
             .retain(|origin| ack.durable.get(*origin) <= durable.get(*origin));
@@ -166,7 +166,7 @@ impl Partition {
         self.ship(now, id);
     }
 
-    /// The peer has this much of our own log. Whether that is more than we know.
+    /// The peer has this much of our own log. Whether that is more than this node has.
     pub(super) fn remembers(&mut self, peer: Incarnation, number: u64) -> bool {
         let more = number > self.own_taken();
         if more {
@@ -191,7 +191,7 @@ impl Partition {
             }
         }
         if let Some(peer) = self.peers.get_mut(&id) {
-            // What came twice may have been sent because an acknowledgement was lost.
+            // Batches may come twice because an acknowledgement was lost.
             peer.ack_due = true;
             if again {
                 peer.again = Some(frame.round);
@@ -247,7 +247,7 @@ impl Partition {
             return Fate::Again;
         }
         if batch.origin == self.me {
-            // Told of above: it is ours, and we do not know it.
+            // A batch of our own that this node does not have: the alarm was raised above.
             return Fate::Fine;
         }
         if batch.previous != origin.taken_hash && follows && !broken("chain-unchecked") {

@@ -1,9 +1,9 @@
 //! Nodes that leave the partition, drop what they had of it, and come back.
 //!
-//! Who has left is spoken to no more, and its word is not waited for once all of its log is applied here: it had nothing else that others lack, or it
-//! would not have left (`docs/decisions/0040`). When it comes back it has another life. It has nothing then but the number of its last operation, so
-//! it takes a state, in which its own are, and all that it said before is forgotten. What was said in one life may still be on the way in the next:
-//! so it names the lives of both sides, and counts only if they are those of now.
+//! A node that has left gets no frames. Once all of its log is applied here, its reports are not waited for: it had nothing else that others lack, or
+//! it would not have left (`docs/decisions/0040`). When it comes back it begins a new generation. It has nothing then but the number of its last op,
+//! so it takes a snapshot, which contains its own ops, and all its earlier reports are forgotten. Frames of one generation may still be on the way in
+//! the next. So frames name the generations of both nodes, and count only if these are the present ones.
 
 use std::collections::BTreeMap;
 
@@ -18,36 +18,36 @@ impl Partition {
         self.members.get(&id).map_or(0, |member| member.generation)
     }
 
-    /// It holds nothing here any more.
+    /// Whether the node has left.
     pub(super) fn has_left(&self, id: Incarnation) -> bool {
         let member = self.members.get(&id);
         member.is_some_and(|member| member.left.is_some())
     }
 
-    /// All that were ever linked but those.
+    /// All peers that were ever linked, except those that have left.
     pub(super) fn peers_that_stay(&self) -> impl Iterator<Item = (&Incarnation, &Peer)> {
         let peers = self.peers.iter();
         peers.filter(|(id, _)| !self.has_left(**id))
     }
 
-    /// Whether it belongs to the partition and holds it.
+    /// Whether the node is a member and holds the partition.
     pub(super) fn holds(&self, id: Incarnation) -> bool {
         self.members.contains_key(&id) && !self.has_left(id)
     }
 
-    /// Whether all is here that it wrote before it left.
+    /// Whether all that the node wrote before it left is applied here.
     pub(super) fn is_complete(&self, id: Incarnation, left: u64) -> bool {
         let applied = self.origins.get(&id).map_or(0, |origin| origin.applied);
         applied >= left || broken("left-before-all-is-here")
     }
 
-    /// This node has come back, and has not yet the state that its own operations are in.
+    /// This node has come back and lacks the snapshot that contains its own ops.
     pub(super) fn lacks_own(&self) -> bool {
         let own = self.origins.get(&self.me);
         own.is_some_and(|own| own.handed < own.stored)
     }
 
-    /// Others belong to it from now on.
+    /// The members of the partition from now on.
     pub(super) fn belong(&mut self, now: Now, members: BTreeMap<Incarnation, Membership>) {
         let before = std::mem::replace(&mut self.members, members);
         let changed = self.members.iter().filter(|(id, member)| {
@@ -71,7 +71,7 @@ impl Partition {
         self.settle();
     }
 
-    /// Of which lives what is told to this peer is said.
+    /// The generations of this node and the peer, for frames to that peer.
     pub(super) fn generations(&self, peer: Incarnation) -> Option<Generations> {
         let lives = Generations {
             mine: self.generation(self.me),
@@ -80,7 +80,7 @@ impl Partition {
         Some(lives).filter(|lives| *lives != Generations::default())
     }
 
-    /// Whether it was said by the peer's present life, and to ours. What was not is said again when both know.
+    /// Whether a frame is of the present generations of both nodes. Other frames are dropped; their content is sent again when both nodes know.
     pub(super) fn is_of_now(&self, from: Incarnation, lives: Option<Generations>) -> bool {
         let theirs = lives.unwrap_or_default();
         let ours = self.generations(from).unwrap_or_default();

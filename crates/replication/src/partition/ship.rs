@@ -1,4 +1,4 @@
-//! What goes to peers: vectors, own batches at once, those of others when nobody else gives them.
+//! Frames to peers: vectors, own batches at once, and other nodes' batches when nobody else sends them.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Partition {
-    /// There is something to send to this peer.
+    /// Asks the driver to send to this peer.
     pub(super) fn wake(&mut self, id: Incarnation) {
         if let Some(peer) = self.peers.get_mut(&id)
             && peer.linked
@@ -29,7 +29,7 @@ impl Partition {
         }
     }
 
-    /// All peers are to know our vectors.
+    /// Sends our vectors to all peers.
     pub(super) fn tell_all(&mut self) {
         let ids: Vec<Incarnation> = self.peers.keys().copied().collect();
         for id in ids {
@@ -40,7 +40,7 @@ impl Partition {
         }
     }
 
-    /// Our own next batch, without reading it again.
+    /// Queues our own next batch for all peers, without reading it from the log.
     pub(super) fn offer(&mut self, now: Now, entry: &Entry) {
         let me = self.me;
         for peer in self.peers.values_mut() {
@@ -63,7 +63,7 @@ impl Partition {
         }
     }
 
-    /// Reads what the peer lacks, if it is ours to give and there is room.
+    /// Reads what the peer lacks, if this node has to send it and there is room.
     pub(super) fn ship(&mut self, now: Now, id: Incarnation) {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
@@ -103,7 +103,7 @@ impl Partition {
         }
         let wake = !peer.queue.is_empty();
         if let Some(bytes_max) = peer.worth_reading(self.config.read_bytes_max) {
-            // In turn, so that no log waits for another one's end.
+            // Logs take turns, so that none waits for the end of another.
             let next = due
                 .iter()
                 .find(|origin| peer.last_origin.is_none_or(|last| **origin > last))
@@ -148,7 +148,7 @@ impl Partition {
         }
         let before = peer.sent(origin);
         let end = self.closed.get(&origin).copied();
-        // A log that begins with a state has nothing to give of what is in that.
+        // A log that begins behind a snapshot cannot give what the snapshot contains.
         let has_ended = end.is_some_and(|end| before >= end);
         let mut is_gone = entries.is_empty() && !has_ended && !broken("behind-unnoticed");
         for entry in entries {
@@ -179,7 +179,7 @@ impl Partition {
         self.ship(now, id);
     }
 
-    /// What this peer may send, and what is queued to it: no more than the configuration says. See [`crate::budget`].
+    /// Sets a peer's window, in both directions; the window of the configuration is the upper bound. See [`crate::budget`].
     pub fn set_window(&mut self, id: Incarnation, window: Room) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.window = Some(window);
@@ -188,7 +188,7 @@ impl Partition {
         }
     }
 
-    /// What was used of a peer's window since this was asked last.
+    /// How much of a peer's window was used since the last call.
     pub fn take_used(&mut self, id: Incarnation) -> Used {
         let peer = self.peers.get_mut(&id);
         peer.map_or(Used::default(), |peer| std::mem::take(&mut peer.used))
@@ -199,7 +199,7 @@ impl Partition {
         self.next_frame(now, id, true)
     }
 
-    /// As [`Partition::transmit`], to a stream that takes no rows of a state for now: whoever asked so asks again when it does.
+    /// As [`Partition::transmit`], for a stream that takes no rows of a snapshot at present. The caller calls `transmit` when it does again.
     pub fn transmit_small(&mut self, now: Now, id: Incarnation) -> Option<Frame> {
         self.next_frame(now, id, false)
     }
@@ -253,7 +253,7 @@ impl Partition {
         peer.dirty = false;
         peer.told_at = now.mono_micros;
         if std::mem::take(&mut peer.hello_due) {
-            // Where a closed log ends before what is on disk the hash is not known.
+            // If a closed log ends before what is on disk, its last hash is not known.
             let known = |log: &Origin| log.stored > 0 && log.stored_hash != Hash::default();
             let heads = self.origins.iter().filter(|(_, log)| known(log));
             let heads = heads
@@ -303,7 +303,7 @@ impl Partition {
             }
             if since(peer.told_at) >= refresh(&self.config, &self.closed, peer, &self.origins) {
                 peer.ack_due = true;
-                // Told, though it may lie here while the stream takes nothing: the deadline must move.
+                // Set now, though the frame may wait for the stream: the deadline must move.
                 peer.told_at = now.mono_micros;
                 wake.push(*id);
             }
@@ -351,14 +351,14 @@ impl Partition {
     }
 }
 
-/// After how long the vectors are told again.
+/// After how long the vectors are sent again.
 fn refresh(
     config: &super::Config,
     closed: &BTreeMap<Incarnation, u64>,
     peer: &Peer,
     origins: &BTreeMap<Incarnation, Origin>,
 ) -> u64 {
-    // Of each frame that comes or goes this is asked: no vectors are made for it.
+    // This runs for each frame that comes or goes, so it builds no vectors.
     let is_here = |of: fn(&Origin) -> u64, has: &VersionVector| {
         let here = origins.iter().map(|(id, origin)| (*id, of(origin)));
         has.iter().eq(here.filter(|(_, number)| *number > 0))

@@ -1,13 +1,13 @@
-//! Rows in place of a log: what state transfer asks of the driver, and is told.
+//! Snapshots, rows in place of a log: what their transfer asks of the driver, and the answers.
 //!
-//! A replica whose peers no longer have the log it lacks is told so ([`StateBegin`](crate::wire::StateBegin) with no state in it), asks one of them,
-//! keeps the rows that come beside its own, and when it has all of them joins the two states in one commit. Until then it works on as it was. What is
-//! in a row is the owner's business.
+//! If no peer's log has what a replica lacks, a peer tells it so ([`StateBegin`](crate::wire::StateBegin) with no snapshot in it). The replica asks
+//! one peer for a snapshot, stores the rows beside its own, and joins the two in one commit when all rows are there. Until then it works as before.
+//! Rows are opaque here.
 //!
 //! Invariants:
-//! - A state is given only to a member, and from a snapshot that is durable: what others may have cut by then is in it.
-//! - Rows are kept in the order of their keys without a gap, and joined when the last one is there.
-//! - Of a transfer one chunk is in memory at the donor, and at the receiver what it asked for and has not on disk yet.
+//! - A snapshot is sent only to a member, and only if it is durable: so it contains what other nodes may have cut by then.
+//! - Rows are stored in the order of their keys without a gap, and joined when the last one is there.
+//! - Of a transfer the donor has one chunk in memory. The receiver has what it asked for and has not stored yet.
 //!
 //! Reading order: this file, `snapshot_send`, `snapshot_receive`.
 
@@ -18,18 +18,18 @@ use whimbrel_crdt::{Hash, Incarnation, VersionVector};
 
 use super::Ticket;
 
-/// Bounds and times of state transfer.
+/// Bounds and times of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct StateConfig {
-    /// Bytes of rows that may be on the way to this node, or here and not durable.
+    /// Bytes of rows that may be on the way to this node, or not durable here.
     pub window_bytes: u64,
-    /// Bytes of rows in one chunk; one row may be more. A batch waits for no more than this.
+    /// Bytes of rows in one chunk; a single row may be larger. A batch waits for one chunk at most.
     pub chunk_bytes: usize,
-    /// States given at once: each holds a snapshot of the store open.
+    /// Snapshots sent at once: each keeps a snapshot of the store open.
     pub gives_max: usize,
-    /// A snapshot of which nobody has asked anything for so long is dropped.
+    /// A snapshot that its receiver has not asked for during so long is dropped.
     pub send_timeout_micros: u64,
-    /// A donor of which nothing came for so long is left for another, if there is one.
+    /// A receiver leaves a donor that sent nothing for so long, if there is another one.
     pub donor_timeout_micros: u64,
 }
 
@@ -45,16 +45,16 @@ impl Default for StateConfig {
     }
 }
 
-/// The rows of a partition at one moment, and what they stand for.
+/// The rows of a partition at one moment, and what is applied in them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Snapshot {
-    /// Its name: a random number, not zero, so that none is ever taken for an older one of this node.
+    /// Its name: a random number, not zero, so that it is never taken for an older snapshot of this node.
     pub state: u64,
     /// What is applied in the rows.
     pub applied: VersionVector,
     /// For each origin of `applied` the hash of the batch that ends there.
     pub heads: BTreeMap<Incarnation, Hash>,
-    /// The greatest time given or observed.
+    /// The greatest stamp given or observed.
     pub hlc: u64,
 }
 
@@ -63,83 +63,82 @@ pub struct Snapshot {
 pub struct Rows {
     /// As the owner encodes them.
     pub rows: Bytes,
-    /// The key of the last one; if there is none, the key after which was read.
+    /// The key of the last row; without rows, the key after which the read began.
     pub last: Vec<u8>,
-    /// Whether there is none behind.
+    /// Whether these are the last rows.
     pub end: bool,
 }
 
-/// A state that is being taken from another node.
+/// A snapshot that is being received from another node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SnapshotProgress {
-    /// Who gives it.
+    /// The sender.
     pub donor: Incarnation,
-    /// What it is.
+    /// The snapshot.
     pub snapshot: Snapshot,
-    /// Rows up to this key are here.
+    /// Rows up to this key have come.
     pub last: Vec<u8>,
 }
 
-/// What the machine is told.
+/// Inputs of the machine.
 #[derive(Clone, Debug)]
 pub enum StateInput {
-    /// The answer to [`StateOutput::Snapshot`]; `None`: there can be none now.
+    /// The answer to [`StateOutput::Snapshot`]; `None`: none can be made now.
     Snapshot(Ticket, Option<Snapshot>),
     /// The answer to [`StateOutput::Read`].
     Rows(Ticket, Rows),
-    /// The same: they cannot be read, and will not be. Whoever wants a state gets another.
+    /// The answer to [`StateOutput::Read`] if the rows cannot be read, now or later. The receiver gets another snapshot.
     Lost(Ticket),
 }
 
-/// What the machine wants. `Begin`, `Store`, `Join` and `Forget` reach the store in their order, together with all other commits of the
-/// partition.
+/// Outputs of the machine. `Begin`, `Store`, `Join` and `Forget` reach the store in their order, together with all other commits of the partition.
 #[derive(Clone, Debug)]
 pub enum StateOutput {
     /// Fix the rows as they are, with the position record that was written with them; answer [`StateInput::Snapshot`].
     Snapshot {
-        /// For the answer.
+        /// Names the request in the answer.
         ticket: Ticket,
     },
     /// Read rows of a snapshot; answer [`StateInput::Rows`].
     Read {
-        /// For the answer.
+        /// Names the request in the answer.
         ticket: Ticket,
-        /// Which one.
+        /// The name of the snapshot.
         state: u64,
         /// Rows above this key. Empty: from the first.
         after: Vec<u8>,
-        /// No further row beyond so many bytes; one in any case.
+        /// The most bytes of all rows; the first row may be larger.
         bytes_max: usize,
     },
-    /// Nobody needs this snapshot any more.
+    /// This snapshot is not needed any more.
     Drop {
-        /// Which one.
+        /// The name of the snapshot.
         state: u64,
     },
-    /// A state begins to come: write down which, and forget what is held of another.
+    /// A snapshot begins to arrive: note which one, and delete the rows of an earlier one.
     Begin {
         /// Which one.
         held: Box<SnapshotProgress>,
     },
-    /// Keep these rows beside our own, and that they are here up to `last`, in one commit; answer [`super::Input::Done`].
+    /// Store these rows beside our own, and note in the same commit that they are here up to `last`; answer [`super::Input::Done`].
     Store {
-        /// For the answer.
+        /// Names the request in the answer.
         ticket: Ticket,
         /// The key of the last row.
         last: Vec<u8>,
-        /// As they came. Some may be here already: they are the same.
+        /// The rows as received. Some may be here already, unchanged.
         rows: Bytes,
     },
-    /// All rows are here: join them to ours. One commit that raises the applied vector to both, the clock to that of the state, and for each log in
-    /// `jumps` lets the log go on behind the number, with that hash, nothing before it being there. Answer [`super::Input::Done`].
+    /// All rows are here: join them to ours. One commit merges the applied vectors, raises the clock to the snapshot's, and lets each log in `jumps`
+    /// go on behind the number with that hash, nothing before it being there. Answer [`super::Input::Done`].
     Join {
-        /// For the answer.
+        /// Names the request in the answer.
         ticket: Ticket,
         /// What is held.
         held: Box<SnapshotProgress>,
-        /// Logs that end here before they do in the state.
+        /// Logs that end here before they end in the snapshot.
         jumps: BTreeMap<Incarnation, (u64, Hash)>,
     },
-    /// Forget what is held: it came otherwise, or is too old.
+    /// Delete the rows of the snapshot: they are not needed any more, or too old.
     Forget,
 }

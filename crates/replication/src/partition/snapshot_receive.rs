@@ -1,8 +1,8 @@
-//! Taking a state from a peer.
+//! Receiving a snapshot from a peer.
 //!
-//! Where a transfer stands is on disk: after a crash it goes on with the same donor. With another one, or when the donor has dropped its
-//! snapshot, it begins anew. Nothing is joined that is older than what was collected here: see `stability`. Our own writes go on meanwhile: they are
-//! in our log, which is sent as ever, and in our state, to which the other is joined.
+//! The progress of a transfer is on disk: after a crash it goes on with the same donor. With another donor, or when the donor has dropped its
+//! snapshot, it begins anew. A snapshot that is older than what was collected here is not joined: see `stability`. Own writes go on meanwhile: they
+//! are in our log, which is sent as always, and in our rows, to which the snapshot is joined.
 
 use std::collections::BTreeMap;
 
@@ -18,27 +18,27 @@ use crate::{
     wire::{Frame, StateBegin, StateChunk, StateEnd, StateTake},
 };
 
-/// No log ever has so many numbers: one that says so would leave no room for the next.
+/// No log ever has so many ops: such a number would leave no room for the next.
 const NUMBER_MAX: u64 = 1 << 62;
 /// Stamps are microseconds since 1970: this is in the year 2255, and the clocks of a partition never go back.
 const HLC_MAX: u64 = 9_000_000_000_000_000;
 
-/// A state that is asked for, or comes.
+/// A snapshot that was asked for, or is being received.
 #[derive(Clone, Hash)]
 pub(super) struct Take {
     pub(super) donor: Incarnation,
-    /// What the donor is asked with: see [`StateTake::question`].
+    /// The number of the question: see [`StateTake::question`].
     question: u64,
-    /// `None` until the donor has said what it gives. `last` is what came, durable or not.
+    /// `None` until the donor has named its snapshot. `last` is the last row received, durable or not.
     held: Option<SnapshotProgress>,
-    /// Up to this key the rows are durable.
+    /// Rows up to this key are durable.
     durable: Vec<u8>,
     pub(super) storing_bytes: u64,
     /// Bytes that became durable since the donor was asked last.
     fresh_bytes: u64,
     ask_due: bool,
     asked_at: u64,
-    /// When something came of it.
+    /// When the donor last sent something.
     heard_at: u64,
     joining: bool,
 }
@@ -76,23 +76,23 @@ impl Take {
 }
 
 impl Partition {
-    /// A state of which some was taken before the start: right after [`Partition::resume`].
+    /// Goes on with a transfer from before the start: call this right after [`Partition::resume`].
     pub fn hold(&mut self, now: Now, held: SnapshotProgress) {
         self.ask_anew(now, held.donor, Some(held));
     }
 
-    /// Another question. Also after a failed commit, when the links are the ones that were there, no number comes twice.
+    /// Asks with a new number. No number is used twice, also after a failed commit, when the links are still the same.
     fn ask_anew(&mut self, now: Now, donor: Incarnation, held: Option<SnapshotProgress>) {
         self.question = now.mono_micros.max(self.question + 1);
         self.take = Some(Take::of(donor, self.question, held, now.mono_micros));
     }
 
-    /// Whether a state is being taken.
+    /// Whether a snapshot is being received.
     pub fn takes_state(&self) -> bool {
         self.take.is_some()
     }
 
-    /// What is applied in the state that is being taken.
+    /// What is applied in the snapshot that is being received.
     pub(super) fn take_applied(&self) -> Option<&VersionVector> {
         let held = self.take.as_ref()?.held.as_ref();
         held.map(|held| &held.snapshot.applied)
@@ -162,7 +162,7 @@ impl Partition {
             return self.stop(id, Alarm::Origins(id));
         }
         if !frame.applied.covers_all(&self.stable) && !broken("older-state-taken") {
-            // Fixed before its donor had applied what was collected here since: a new one has that.
+            // The snapshot is older than what was collected here since. A new one contains that.
             self.forget();
             self.ask_anew(now, id, None);
             return self.release(id, frame.state);
@@ -177,7 +177,7 @@ impl Partition {
             },
             last: Vec::new(),
         };
-        // What is still being stored of another state is not waited for.
+        // Stores of another snapshot's rows are not waited for.
         let stores = |pending: &Pending| matches!(pending, Pending::Rows { .. });
         self.pending.retain(|_, pending| !stores(pending));
         self.take = Some(Take::of(id, question, Some(held.clone()), now.mono_micros));
@@ -225,7 +225,7 @@ impl Partition {
         take.durable = last;
         take.fresh_bytes += bytes;
         take.heard_at = now.mono_micros;
-        // Not for each chunk: when half of the window is free, or nothing is on its way to the disk.
+        // Asks again not for each chunk, but when half of the window is free, or nothing is being stored.
         if !take.joining && (take.fresh_bytes >= window / 2 || take.storing_bytes == 0) {
             take.ask_due = true;
             let donor = take.donor;
@@ -233,12 +233,12 @@ impl Partition {
         }
     }
 
-    /// Whether a state is being taken over.
+    /// Whether a snapshot is being joined.
     pub(super) fn joins_state(&self) -> bool {
         self.take.as_ref().is_some_and(|take| take.joining)
     }
 
-    /// A state that nobody gives, and that has no rows, is taken over.
+    /// Joins a snapshot without a donor and without rows.
     pub(super) fn join_without_donor(&mut self, snapshot: Snapshot) {
         self.forget();
         let held = SnapshotProgress {
@@ -267,7 +267,7 @@ impl Partition {
         }
         take.joining = true;
         take.ask_due = false;
-        // Commits are in order: the rows are durable before this is.
+        // Commits are in order: the rows become durable before the join.
         self.join(held);
         self.read_on(Some(now));
     }
@@ -322,7 +322,7 @@ impl Partition {
         }
     }
 
-    /// Whom to ask, if anybody.
+    /// Chooses a donor, if a snapshot is needed.
     pub(super) fn choose(&mut self, now: Now) {
         let taken = self.taken();
         let peers = &self.peers;
@@ -339,7 +339,7 @@ impl Partition {
                 Some(held) => !taken.covers_all(&held.snapshot.applied),
                 None => self.hints.contains_key(&take.donor) || !self.hints.is_empty(),
             };
-            // A donor that is gone gives no more, and what it had may be nowhere else: then it is lacking for ever.
+            // A donor that is no holder any more sends no more, and what it had may be nowhere else.
             if !needed || !self.holds(take.donor) {
                 return self.forget();
             }
@@ -349,7 +349,7 @@ impl Partition {
             }
             last = Some(take.donor);
         }
-        // In turn, so that none is asked for ever.
+        // Donors take turns, so that none is asked for ever.
         let mut donors = self.hints.keys();
         let next = donors
             .find(|id| last.is_none_or(|last| **id > last))
@@ -362,7 +362,7 @@ impl Partition {
         }
     }
 
-    /// What is being taken came otherwise, or is left: at once, for more gets stable from now on.
+    /// Ends the transfer. This is done at once, since from now on more becomes stable.
     fn forget(&mut self) {
         let Some(take) = self.take.take() else { return };
         let stores = |pending: &Pending| matches!(pending, Pending::Rows { .. });
@@ -399,7 +399,7 @@ impl Partition {
         })
     }
 
-    /// Asks the donor.
+    /// The question to the donor, if one is due.
     pub(super) fn take_frame(&mut self, now: Now, id: Incarnation) -> Option<Frame> {
         let partition = self.id;
         if let Some(peer) = self.peers.get_mut(&id)

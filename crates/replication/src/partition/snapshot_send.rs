@@ -1,4 +1,4 @@
-//! Giving a state to a peer that lacks what our logs no longer have.
+//! Sending a snapshot to a peer that lacks what our logs no longer have.
 
 use std::collections::VecDeque;
 
@@ -13,23 +13,23 @@ use crate::{
     wire::{Frame, Head, StateBegin, StateChunk, StateEnd, StateTake},
 };
 
-/// A state that a peer has asked for.
+/// A snapshot that a peer has asked for.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Give {
-    /// Which question it was fixed for, on this link; an earlier version does not say.
+    /// The question for which it was made, on this link; an earlier version does not say.
     question: Option<u64>,
-    /// The driver makes it.
+    /// The driver is making it.
     making: Option<Ticket>,
     /// `None` until the driver has made it.
     snapshot: Option<Snapshot>,
     begin_due: bool,
-    /// What it says to be is on the peer's way: rows may follow.
+    /// The frame that names it was sent: rows may follow.
     begun: bool,
-    /// Up to this key the peer has the rows on disk.
+    /// The peer has the rows up to this key on disk.
     base: Vec<u8>,
-    /// Up to this key they were read.
+    /// The rows were read up to this key.
     next: Vec<u8>,
-    /// Bytes that may be on the way behind `base`.
+    /// Bytes that may be on the way after `base`.
     room: u64,
     /// Last keys and bytes of the chunks on the way.
     flight: VecDeque<(Vec<u8>, u64)>,
@@ -41,7 +41,7 @@ pub(super) struct Give {
     end_due: bool,
     /// When the peer asked last.
     heard_at: u64,
-    /// When it last had more, or something was sent when nothing was on the way.
+    /// When the peer last stored more, or when the first chunk was sent while nothing was on the way.
     progress_at: u64,
 }
 
@@ -50,12 +50,12 @@ impl Give {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.state)
     }
 
-    /// Whether so many bytes may be sent. One chunk always may, if anything is wanted.
+    /// Whether so many bytes may be sent. One chunk always may, if the peer asks for anything.
     fn fits(&self, bytes: u64) -> bool {
         self.room > 0 && (self.flight.is_empty() || self.flight_bytes + bytes <= self.room)
     }
 
-    /// Sends all again that the peer has not on disk.
+    /// Begins again after what the peer has on disk.
     fn rewind(&mut self) {
         self.next = self.base.clone();
         self.flight.clear();
@@ -66,7 +66,7 @@ impl Give {
         self.end_due = false;
     }
 
-    /// There is a new link, or none: nothing is sent before the peer asks.
+    /// The link is new or gone: nothing is sent before the peer asks.
     pub(super) fn stop(&mut self) {
         self.rewind();
         self.room = 0;
@@ -76,7 +76,7 @@ impl Give {
     /// The peer has the rows up to this key.
     fn has(&mut self, key: Vec<u8>, now_micros: u64) {
         if key < self.base {
-            // Overtaken by a later one: what is on disk stays there.
+            // A later acknowledgement came first: what is on disk stays there.
             return;
         }
         if key > self.base {
@@ -111,7 +111,7 @@ impl Give {
 }
 
 impl Partition {
-    /// What the peer cannot be given from our logs; `None` if there is nothing, or it is none of us.
+    /// Tells the peer up to where it lacks what our logs do not have. `None`: it lacks nothing, or is no holder.
     pub(super) fn hint(&self, id: Incarnation) -> Option<Frame> {
         let peer = self.peers.get(&id)?;
         let applied: VersionVector = peer
@@ -134,7 +134,7 @@ impl Partition {
         }))
     }
 
-    /// A peer asks for a state, for more of it, or says that it needs no more.
+    /// A peer asks for a snapshot or for more of it, or says that it needs no more.
     pub(super) fn asked_for_state(&mut self, now: Now, id: Incarnation, take: StateTake) {
         if take.bytes == 0 {
             if self.gives.get(&id).is_some_and(|g| g.state() == take.state) {
@@ -142,7 +142,8 @@ impl Partition {
             }
             return;
         }
-        // Who does not know of a new member may cut what its sponsor had applied before: a state from then on has that.
+        // A node that does not know of a new member may cut what the member's sponsor had applied before it let the member in. A snapshot that is
+        // made afterwards contains that.
         if !self.holds(id) && !broken("state-before-membership") {
             return;
         }
@@ -152,12 +153,12 @@ impl Partition {
             take.question.is_some() && give.question != take.question && !goes_on
         };
         if self.gives.get(&id).is_some_and(of_earlier) && !broken("fixed-for-an-earlier-question") {
-            // Fixed before it asked: what it has joined since may have relied on more.
+            // Made for an earlier question: what the peer has joined since may depend on more.
             self.drop_give(id);
         }
         if !self.gives.contains_key(&id) {
             if self.gives.len() >= self.config.state.gives_max {
-                // It asks again, or elsewhere.
+                // The peer asks again, or asks another node.
                 return;
             }
             let ticket = self.ask(Pending::Snapshot(id));
@@ -176,7 +177,7 @@ impl Partition {
             if take.state == give.state() {
                 give.has(take.after, now.mono_micros);
             } else {
-                // Whichever, or one from before our crash: this one, from its beginning.
+                // The peer asks for any snapshot, or for one from before our crash: it gets this one from the beginning.
                 give.base.clear();
                 give.rewind();
                 give.begin_due = true;
@@ -240,7 +241,7 @@ impl Partition {
         self.wake(id);
     }
 
-    /// Rows could not be read: the peer asks again, and gets another state from its first row on.
+    /// Rows could not be read: the peer asks again, and gets another snapshot from its first row.
     pub(super) fn rows_lost(&mut self, ticket: Ticket, id: Incarnation) {
         if self
             .gives
@@ -275,7 +276,7 @@ impl Partition {
         self.wake(id);
     }
 
-    /// What a state is, or that it ends: it keeps its place among the rows, and waits for room as they do.
+    /// The frame that names the snapshot, or the one that ends it. They keep their order among the rows, and wait for room as rows do.
     pub(super) fn give_control(&mut self, id: Incarnation, rows: bool) -> Option<Frame> {
         let applied = self.applied();
         let partition = self.id;

@@ -1,12 +1,13 @@
-//! What all members have applied, and what may be forgotten for it.
+//! What all members have applied, and which parts of logs may be cut.
 //!
-//! A batch is stable here when each member has reported an applied vector that covers it, and we have applied that member's own batches up to
-//! its number in that report: then all that it made before it had applied the batch is applied here as well.
+//! A batch is stable here when each member has reported an *applied* vector that covers it, and this node has applied that member's own batches up to
+//! its number in that report. Then everything that the member made before it had applied the batch is applied here as well.
 //!
-//! While a state is taken nothing gets stable that is not in it: what is stable may be collected, and a state from before its removal would bring it back
-//! (`proofs/spec/Forgotten.v`).
+//! While a snapshot is being received, only what it covers can become stable: what is stable may be collected, and a snapshot from before a removal
+//! would bring the removed record back (`proofs/spec/Forgotten.v`).
 //!
-//! Reports rise, so of each member three vectors are enough: what is confirmed, the report that waits for its own number, the newest.
+//! Reports only grow, so three vectors of each member are enough: what is confirmed, the report that waits for the member's own batches, and the
+//! newest.
 
 use whimbrel_crdt::{Incarnation, VersionVector};
 
@@ -14,11 +15,11 @@ use super::{Output, Partition};
 use crate::broken;
 
 impl Partition {
-    /// A peer says what it has applied.
+    /// A peer reports what it has applied.
     pub(super) fn report(&mut self, id: Incarnation, applied: VersionVector) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.applied.merge(&applied);
-            // The number of its own that counts is that of the last operation it has made, be it in an earlier life.
+            // The report has to name the last op that the peer has made, also in an earlier generation.
             let counts = !peer.lacks_own || broken("own-of-before-not-counted");
             match &mut peer.latest {
                 _ if !counts => {}
@@ -29,7 +30,7 @@ impl Partition {
         self.settle();
     }
 
-    /// Looks again at what is stable.
+    /// Finds out what is stable now.
     pub(super) fn settle(&mut self) {
         for (id, peer) in &mut self.peers {
             let own = self.origins.get(id).map_or(0, |origin| origin.applied);
@@ -41,7 +42,7 @@ impl Partition {
                 peer.confirmed.merge(&report);
             }
         }
-        // What we wrote before we left may have been made without what is to be stable, as anybody's.
+        // What this node wrote before it left may not depend on ops that would become stable now; the same holds for any member.
         let own = self.origins.get(&self.me);
         if own.is_some_and(|own| own.applied < own.stored) && !broken("own-of-before-not-asked") {
             return self.cut();
@@ -49,7 +50,7 @@ impl Partition {
         let mut stable = self.applied();
         for (member, membership) in self.members.iter().filter(|(id, _)| **id != self.me) {
             if let Some(left) = membership.left {
-                // What it wrote before it left may have been made without what is to be stable.
+                // What the member wrote before it left may not depend on ops that would become stable now.
                 if !self.is_complete(*member, left) {
                     return self.cut();
                 }
@@ -61,14 +62,14 @@ impl Partition {
                 None => return self.cut(),
             }
         }
-        // What a member wrote that is none any more may have been made without it, too, and be not applied yet.
+        // The same holds for removed members: what they wrote may not be applied yet.
         if self.lacks_of_removed() && !broken("closed-not-asked") {
             return self.cut();
         }
         if let Some(applied) = self.take_applied() {
             stable.meet(applied);
         }
-        // A new member has reported nothing yet; what was stable stays so.
+        // A new member has reported nothing yet; what was stable stays stable.
         if self.stable.covers_all(&stable) {
             return self.cut();
         }
@@ -77,8 +78,7 @@ impl Partition {
         self.out.push_back(Output::Stable(self.stable.clone()));
     }
 
-    /// Whether something is not applied here that a member wrote which is none any more, as far as its log goes on. Of some nothing has come yet but
-    /// that others have it.
+    /// Whether a batch of a removed member is not applied here, up to the end of its log. Of some batches this node knows only that others have them.
     fn lacks_of_removed(&self) -> bool {
         let lacks = |id: &Incarnation, known: u64| {
             if *id == self.me || self.members.contains_key(id) {
@@ -94,7 +94,7 @@ impl Partition {
             || holders.any(|(_, peer)| peer.durable.iter().any(|(id, known)| lacks(&id, known)))
     }
 
-    /// Who lacks these numbers of a log, and is away, gets a state.
+    /// The log is not kept up to this number for members that are away: they get a snapshot.
     pub(super) fn give_up(&mut self, id: Incarnation, number: u64) {
         if let Some(origin) = self.origins.get_mut(&id) {
             origin.given_up = origin.given_up.max(number);
@@ -102,7 +102,7 @@ impl Partition {
         }
     }
 
-    /// Nobody is given these numbers of a log any more.
+    /// No peer gets the log up to this number any more.
     pub(super) fn forgotten(&mut self, id: Incarnation, number: u64) {
         if let Some(origin) = self.origins.get_mut(&id) {
             let below = number.min(origin.applied) + 1;
@@ -120,7 +120,7 @@ impl Partition {
                 origin.applied
             } else {
                 let too_far = origin.given_up.min(origin.applied);
-                // Whoever is linked is sent it.
+                // A linked peer still gets what it lacks.
                 let sent = linked().map(|peer| peer.durable.get(*id)).min();
                 self.stable
                     .get(*id)

@@ -1,18 +1,18 @@
-//! A node that is new, or came for one whose disk was lost, is *syncing* in a partition: whoever comes to it from another node may know what it has
-//! never heard of. It is so until it has applied all that a peer which is not syncing had applied when it first said where it stands: from then on it
-//! is no worse a place than that peer was.
+//! A node that is new, or replaces one whose disk was lost, is *syncing* in a partition: a client that comes from another node may know what it has
+//! never heard of. It stops syncing when it has applied all that one peer, which was not syncing, had applied at its first hello. From then on it
+//! lacks nothing that this peer had.
 //!
-//! Two that are syncing must not take each other's word, so a hello says it. But where every other member is syncing, nobody knows more than they do
-//! together: then what each of them had is enough. So it is when the last of the others was removed, being gone for good, before the newcomer had
-//! all: what is left is served, with a warning. One that came back does without its own operations of before in such a case: it takes over a state
-//! that has nothing but these, as if they had had no effect.
+//! A hello says whether its sender is syncing, so that two syncing nodes do not rely on each other. Where all other members are syncing, nobody knows
+//! more than they do together: then it is enough to have what each of them has. That happens when the last other member is removed, because it is
+//! lost for good, before the new node has everything. The node then serves what is left, with a warning. A node that came back goes on without its
+//! own earlier ops in that case: it joins an empty snapshot that covers them, as if they had had no effect.
 
 use whimbrel_crdt::{Incarnation, VersionVector};
 
 use super::{Alarm, Output, Partition, Snapshot};
 use crate::broken;
 
-/// What a peer had applied when it was first heard.
+/// What a peer had applied at its first hello.
 #[derive(Clone, Hash)]
 pub(super) struct First {
     pub(super) syncing: bool,
@@ -25,7 +25,7 @@ impl Partition {
         self.syncing
     }
 
-    /// A peer says where it stands.
+    /// A peer's hello has come.
     pub(super) fn first_heard(&mut self, id: Incarnation, syncing: bool, applied: &VersionVector) {
         let syncing = syncing && !broken("syncing-trust-each-other");
         if !self.syncing {
@@ -34,7 +34,7 @@ impl Partition {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
-        // When it has grown up it says so by another hello: that is the first that counts.
+        // When the peer stops syncing it sends another hello: that is the first one that counts.
         if peer
             .first
             .as_ref()
@@ -45,7 +45,7 @@ impl Partition {
         }
     }
 
-    /// Looks whether it is syncing any longer.
+    /// Ends syncing, if this node has what it needs.
     pub(super) fn grow(&mut self) {
         if !self.syncing || self.joins_state() {
             return;
@@ -56,7 +56,7 @@ impl Partition {
         let mut others = others.filter(|id| **id != self.me && self.holds(**id));
         if self.lacks_own() {
             let handed = self.origins.get(&self.me).map_or(0, |own| own.handed);
-            // By its word of now, too: it may have got them since it was first heard.
+            // Its present report counts as well: it may have received them since its first hello.
             let lacks_it_too = |member: &Incarnation| {
                 let peer = self.peers.get(member);
                 peer.is_some_and(|peer| {
@@ -93,20 +93,20 @@ impl Partition {
         }
     }
 
-    /// What this node wrote before it left nobody has who holds the partition.
+    /// No holder has what this node wrote before it left: goes on without it.
     fn do_without_own(&mut self) {
         let Some(own) = self.origins.get(&self.me) else {
             return;
         };
         let (lost, hash) = (own.stored - own.handed, own.stored_hash);
         let snapshot = Snapshot {
-            // No peer's state has this name.
+            // No peer's snapshot has this name.
             state: 0,
             applied: [(self.me, own.stored)].into_iter().collect(),
             heads: [(self.me, hash)].into(),
             hlc: 0,
         };
-        // Before what follows from it: it is kept in the same commit.
+        // The alarm comes before the join, whose commit stores it.
         self.out.push_back(Output::Alarm(Alarm::OwnLost(lost)));
         self.join_without_donor(snapshot);
     }

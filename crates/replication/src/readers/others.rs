@@ -1,6 +1,6 @@
-//! Readers of nodes with which this one has no link, and what it tells others of such ([`crate::paths`]).
+//! Readers of nodes without a link to this one, and what this node passes on about such readers ([`crate::paths`]).
 //!
-//! Invariant: what somebody told of another node's readers counts until he takes it back or is heard no more, whoever else tells of them.
+//! Invariant: a report of another node's readers holds until its sender takes it back or is not heard any more, whatever others report.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,21 +15,21 @@ use crate::{
     wire::{Account, Frame, Links, Readers as ReadersFrame, ReadersOf, Reading},
 };
 
-/// What one peer is told of another one's readers.
+/// What one peer is to hear of another peer's readers.
 #[derive(Default)]
 pub(super) struct Relay {
     due: BTreeSet<Account>,
-    /// The next frame says that all from before is void.
+    /// The next frame says that all earlier reports are void.
     anew: bool,
 }
 
-/// All to whom the readers of a peer are passed on, in [`Readers::passes`].
+/// The pairs of [`Readers::passes`] by which the readers of a peer are passed on.
 pub(super) fn of_peer(of: Incarnation) -> RangeInclusive<(Incarnation, Incarnation)> {
     (of, Incarnation::MIN)..=(of, Incarnation::MAX)
 }
 
 impl Readers {
-    /// With whom this node has links: all peers are to know, and other ways may be open now.
+    /// The links of this node have changed: reports that to all peers, and finds out between which pairs it forwards now.
     pub(super) fn tell_links(&mut self) {
         for id in self.paths.ours() {
             if let Some(peer) = self.peers.get_mut(&id) {
@@ -40,18 +40,18 @@ impl Readers {
         self.pass_on();
     }
 
-    /// A peer says with whom it has links.
+    /// A peer names the nodes with which it has links.
     pub fn received_links(&mut self, id: Incarnation, told: Links) {
         self.paths.links_of(id, told.peers);
         self.pass_on();
     }
 
-    /// Between whom this node passes on: of whom, and to whom.
+    /// Pairs (of, to) between which this node forwards.
     pub fn passes(&self) -> &BTreeSet<(Incarnation, Incarnation)> {
         &self.passes
     }
 
-    /// Begins and ends what is told of others, as the links are now.
+    /// Begins and ends passing on reports, as the links are now.
     fn pass_on(&mut self) {
         let now = if broken("nothing-passed-on") {
             BTreeSet::new()
@@ -88,7 +88,7 @@ impl Readers {
         self.out.push_back(Output::Passes);
     }
 
-    /// Something changed of this peer's readers: whoever is told of them is to know.
+    /// Readers of this peer have changed: passes that on.
     pub(super) fn relay(&mut self, of: Incarnation, accounts: &[Account]) {
         let to = self.passes.range(of_peer(of));
         let to: Vec<Incarnation> = to.map(|(_, to)| *to).collect();
@@ -101,14 +101,14 @@ impl Readers {
         }
     }
 
-    /// What this peer told of others ends.
+    /// What this peer has passed on about others is void.
     pub(super) fn told_by_nobody(&mut self, now: Now, id: Incarnation) {
         for peer in self.peers.values_mut() {
             peer.is_told_no_more_by(now, id);
         }
     }
 
-    /// A peer tells of the readers of a member with which this node has no link. The caller knows that it is a member.
+    /// A peer passes on the readers of a member without a link to this node. The caller has checked that it is a member.
     pub fn received_of(&mut self, now: Now, from: Incarnation, told: ReadersOf) {
         let is_linked = self.peers.get(&from).is_some_and(|peer| peer.linked);
         if !is_linked || from == told.member {
@@ -131,7 +131,7 @@ impl Readers {
         }
     }
 
-    /// The next frame for a peer of readers that are not this node's.
+    /// The next frame for a peer about readers of other nodes.
     pub(super) fn transmit_of(&mut self, to: Incarnation) -> Option<Frame> {
         let peer = self.peers.get_mut(&to)?;
         if let Some(member) = peer.ended.pop_first() {

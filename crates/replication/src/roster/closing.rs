@@ -1,4 +1,4 @@
-//! Members that were removed: what each other one holds of their logs is said, and where the logs end follows from it (`docs/decisions/0024`).
+//! Closing the logs of removed members: each other member reports what it holds of them, and their ends follow from that (`docs/decisions/0024`).
 
 use std::collections::BTreeMap;
 
@@ -10,31 +10,32 @@ use crate::{
     members::{Ends, Gaps, Said},
 };
 
-/// What a node holds of another's log in one partition.
+/// What a node holds of another node's log in one partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
-    /// Taken from peers, perhaps not on disk yet.
+    /// The last number accepted from peers, perhaps not on disk yet.
     pub taken: u64,
-    /// On disk.
+    /// The last number on disk.
     pub stored: u64,
-    /// Applied, and that on disk.
+    /// The last number applied, durably.
     pub applied: u64,
-    /// The first operation that is not applied here and on which the next batch of this log depends.
+    /// The first op that is not applied here and on which the next batch of this log depends.
     pub lacks: Option<Dot>,
-    /// Whether a state is to come, which has what the logs here do not.
+    /// Whether this node is syncing: a snapshot may bring what the logs here lack.
     pub syncing: bool,
 }
 
-/// What a node holds of the logs of some, by partition. All partitions that it has are in it.
+/// What a node holds of some members' logs, by partition. All partitions that it has are listed.
 pub type Holdings = BTreeMap<Incarnation, BTreeMap<PartitionId, Holding>>;
 
-/// Why nothing more of a log will ever be applied.
+/// Why no further batch of a log will ever be applied.
 enum Ended {
     /// All of it is applied.
     Applied,
-    /// What comes next rests, in the end, on what nobody has.
+    /// The next batch depends, directly or through others, on one that nobody has.
     Stranded {
-        /// If all say the same of that log, of which so much is here: it is closed, or this node is syncing.
+        /// The log that lacks that batch, and its last number here. `Some` if that log is closed or this node is syncing: then all have to report the
+        /// same of it.
         gap: Option<Dot>,
     },
 }
@@ -49,9 +50,9 @@ fn last(
 }
 
 impl Roster {
-    /// Says what `me` holds of the logs of removed members, and closes what can be closed; whether that changed anything. What was removed must have been
-    /// durable here, and no frame of theirs under way, before `holdings` were looked at: those of all who are being closed, and of all who were.
-    /// Nothing is said while those of one are not among them.
+    /// Reports what `me` holds of the logs of removed members, and closes the logs that can be closed; whether anything changed. Before the caller
+    /// looks at `holdings`, the removals must be durable here, and no frame of the removed members may be on the way. `holdings` must contain the
+    /// logs of all members that are being closed, and of all that were closed. While one that is being closed is missing, nothing is reported.
     ///
     /// # Errors
     /// [`RosterError::TooLong`]: nothing has changed.
@@ -60,9 +61,9 @@ impl Roster {
         if closing.iter().any(|id| !holdings.contains_key(id)) {
             return Ok(false);
         }
-        // What was taken and is not on disk came before the removal was known, perhaps: others may never get it. Nothing is said of any of them
-        // meanwhile, nor while something of a closed log comes: it may have come by another one that was removed since, and whoever hears that no
-        // more comes by that one takes what was said of the first for all there is.
+        // A batch that was accepted and is not on disk came, perhaps, before the removal was known: others may never get it. So nothing is reported
+        // of any log meanwhile. The same holds while a batch of a closed log is being stored. It may have come through another member that was
+        // removed since; and a node that hears that no more comes through that member takes the earlier reports of the first log for final.
         let mut logs = holdings.values().flat_map(BTreeMap::values);
         let comes = logs.any(|log| log.taken > log.stored);
         if comes && !broken("said-before-stored") {
@@ -97,18 +98,17 @@ impl Roster {
         Ok(new)
     }
 
-    /// Why nothing more of a removed member's log will ever be applied, if nobody holds more of the logs of removed members than this node does: all of it
-    /// is applied, or what comes next rests, in the end, on what nobody has.
+    /// Why no further batch of a removed member's log will ever be applied, if nobody holds more of the logs of removed members than this node does.
     fn ended(&self, holdings: &Holdings, partition: PartitionId, log: &Holding) -> Option<Ended> {
         if log.applied == log.stored {
             return Some(Ended::Applied);
         }
-        // A state has it, perhaps: whoever is not syncing says something else then.
+        // A snapshot may bring it: nodes that are not syncing then report otherwise.
         let syncing = log.syncing && !broken("syncing-ends-a-log");
         let stranded =
             |gap: Option<Dot>| (!broken("stranded-waited-for")).then_some(Ended::Stranded { gap });
         let mut log = *log;
-        // Each step goes back to what happened before, so no log comes twice.
+        // Each step goes back in causal order, so no log comes twice.
         for _ in holdings {
             let lacks = log.lacks?;
             let member = self.members.get(lacks.origin);
@@ -116,12 +116,12 @@ impl Roster {
                 return None;
             }
             let Some(of) = holdings.get(&lacks.origin) else {
-                // Of one whose writer no member has let in nothing comes.
+                // The writer of that log was let in by no member, so nothing of it comes.
                 return stranded(syncing.then_some(Dot::new(lacks.origin, 0)));
             };
             let held = of.get(&partition).copied().unwrap_or_default();
             if held.stored < lacks.seq {
-                // All of a closed log was somewhere once. Whoever had it may be lost.
+                // Some node once had all of a closed log, and may be lost.
                 let closed = member.and_then(|member| member.closed());
                 let is_said = closed.is_some() || syncing;
                 return stranded(is_said.then_some(Dot::new(lacks.origin, held.stored)));
@@ -144,7 +144,7 @@ impl Roster {
         Said::of(self.members.sponsored(id), &last(logs, of), gaps)
     }
 
-    /// Those whose closed logs are completely here and applied: beyond these ends there is nothing of them.
+    /// The members whose closed logs are complete and applied here, with their ends: nothing lies beyond these.
     pub fn complete(&self, holdings: &Holdings) -> Ends {
         let complete = holdings.iter().filter(|(id, logs)| {
             let closed = self.members.get(**id).and_then(|member| member.closed());
@@ -169,7 +169,7 @@ mod tests {
         one.join(&two).unwrap();
         assert_eq!(one.settle(node(1), &held(3, 5, 5, 5)), Ok(false));
         assert!(one.slots().contains_key(&node(3)), "they differ");
-        // The other gets what it lacks: on its way, on disk, applied.
+        // The other node gets what it lacks: being stored, on disk, applied.
         assert_eq!(two.settle(node(2), &held(3, 5, 4, 4)), Ok(false));
         two.settle(node(2), &held(3, 5, 5, 4)).unwrap();
         one.join(&two).unwrap();
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(ends_in(&ends, PartitionId::QUEUE), [(node(3), 0)].into());
         assert!(two.complete(&held(3, 5, 5, 4)).is_empty());
         assert!(two.complete(&held(3, 4, 4, 4)).is_empty());
-        // It is closed for whoever hears of it, whatever was said before.
+        // It is closed for each node that hears of it, whatever was reported before.
         let mut late = one.clone();
         late.join(&two).unwrap();
         two.join(&one).unwrap();
@@ -204,17 +204,17 @@ mod tests {
     }
 
     #[test]
-    fn what_rests_on_what_nobody_has_is_not_waited_for() {
+    fn batches_that_depend_on_lost_ones_are_not_waited_for() {
         let mut roster = removed();
         roster.sponsor(node(1), node(4), "d").unwrap();
         roster.remove(node(1), node(4), 9).unwrap();
-        // The third wrote its sixth when it had the fourth's third, which is nowhere.
+        // The third node wrote its sixth op when it had the fourth node's third, which nobody has.
         let mut holdings = held(4, 2, 2, 2);
         holdings.extend(stranded(3, 7, 5, (4, 3)));
         roster.settle(node(1), &holdings).unwrap();
         assert_eq!(roster.members().closing(), [node(3), node(4)]);
         let mut other = roster.clone();
-        // Perhaps the other has it.
+        // The other node may have it.
         let mut more = held(4, 3, 3, 3);
         more.extend(held(3, 7, 7, 7));
         other.settle(node(2), &more).unwrap();
@@ -226,14 +226,14 @@ mod tests {
         assert_eq!(roster.complete(&holdings), ends);
     }
 
-    /// The third's log was closed below what had come by the fourth, and the node that had applied it was understood by nobody from then on.
+    /// The third node's log was closed below what had come through the fourth. No node could follow the one that had applied that.
     #[test]
-    fn while_something_of_one_comes_nothing_is_said_of_others() {
+    fn nothing_is_reported_while_a_batch_is_being_stored() {
         let mut one = removed();
         let mut two = one.clone();
         one.settle(node(1), &held(3, 5, 5, 5)).unwrap();
         two.settle(node(2), &held(3, 5, 5, 5)).unwrap();
-        // The fourth, through which the third's sixth has come to the first, is removed in its turn.
+        // The fourth node, through which the third's sixth op has come to the first, is removed in its turn.
         one.sponsor(node(1), node(4), "d").unwrap();
         one.remove(node(1), node(4), 9).unwrap();
         two.join(&one).unwrap();
@@ -253,10 +253,10 @@ mod tests {
         assert_eq!(two.complete(&all)[&node(3)], [(HERE, 6)].into());
     }
 
-    /// Three and four were removed. One holds less than two, and says of a partition that it does not hold what two does, which is lost then with
+    /// Three and four were removed. One node holds less than two, and reports that it lacks in one partition what two has. That is lost then, with
     /// what two alone had.
     #[test]
-    fn what_is_lost_with_others_is_taken_back() {
+    fn a_report_may_fall_when_another_node_is_lost() {
         let mut one = removed();
         one.sponsor(node(1), node(5), "e").unwrap();
         let mut five = one.clone();
@@ -267,7 +267,7 @@ mod tests {
         five.join(&one).unwrap();
         let eight = |roster: &mut Roster, me: u64| {
             let mut holdings = held(3, 8, 8, 8);
-            // Of the second nothing is known here: nothing is said at all.
+            // The holdings have nothing of the second node: nothing is reported at all.
             assert_eq!(roster.settle(node(me), &holdings), Ok(false));
             holdings.extend(held(2, 1, 1, 1));
             roster.settle(node(me), &holdings).unwrap();
@@ -278,7 +278,7 @@ mod tests {
         eight_is_all(&mut five);
         one.join(&five).unwrap();
         assert_eq!(one, five);
-        // What was said before is known from what was said after it, whichever comes first.
+        // Earlier and later reports can be told apart, whichever comes first.
         let mut late = removed();
         late.join(&five).unwrap();
         assert_eq!(late, five);
@@ -293,10 +293,10 @@ mod tests {
         assert_eq!(roster.complete(&holdings), ends);
     }
 
-    /// All of a closed log was somewhere once. Where those who had it are lost, too, what rests on it is not waited for; where one has more of it
-    /// than others, it is.
+    /// Some node once had all of a closed log. If all such nodes are lost, batches that depend on it are not waited for. If one node has more of it
+    /// than others, they are.
     #[test]
-    fn of_a_closed_log_too_nobody_may_have_all() {
+    fn a_closed_log_may_be_lost_in_part() {
         let mut roster = removed();
         roster.settle(node(1), &held(3, 5, 5, 5)).unwrap();
         roster.settle(node(2), &held(3, 5, 5, 5)).unwrap();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_still_come_is_waited_for() {
+    fn batches_that_may_still_come_are_waited_for() {
         let closes = |holdings: &Holdings| {
             let mut roster = removed();
             roster.sponsor(node(1), node(4), "d").unwrap();
@@ -346,7 +346,7 @@ mod tests {
         assert!(third((9, 1)), "of whom no member knows");
         assert!(!third((2, 1)), "a member has it");
         assert!(!third((4, 2)), "it is about to be applied");
-        // What it rests on is here, and rests on something itself.
+        // Its dependency is here, and has a dependency itself.
         let both = |on| {
             let mut holdings = stranded(4, 2, 1, on);
             holdings.extend(stranded(3, 7, 5, (4, 2)));
@@ -354,7 +354,7 @@ mod tests {
         };
         assert!(both((9, 1)));
         assert!(!both((2, 1)));
-        // No such thing can happen; nothing is looked for without end.
+        // This cannot happen; the search ends all the same.
         assert!(!both((3, 6)));
     }
 }

@@ -1,4 +1,4 @@
-//! The frames by which bodies travel, beside the batches that name them.
+//! Frames of blobs, which travel beside the batches that name them.
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
@@ -10,7 +10,7 @@ use whimbrel_crdt::PartitionId;
 pub struct BlobName(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 48]);
 
 impl BlobName {
-    /// From the bytes in a batch; `None` if they are not as many.
+    /// The name from its bytes in a batch; `None` if there are not 48.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
@@ -24,13 +24,13 @@ impl BlobName {
 /// Asks for the bytes of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct BlobWant {
-    /// Which blob.
+    /// The blob.
     #[n(0)]
     pub name: BlobName,
-    /// From which byte on.
+    /// The first byte that is asked for.
     #[n(1)]
     pub offset: u64,
-    /// How many bytes may come before this is asked again; 0: no more at all.
+    /// How many bytes may come before the next question; 0: no more at all.
     #[n(2)]
     pub bytes: u64,
 }
@@ -38,16 +38,16 @@ pub struct BlobWant {
 /// Whether a blob is on the sender's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct BlobHave {
-    /// Which blob.
+    /// The blob.
     #[n(0)]
     pub name: BlobName,
-    /// Whether it is there.
+    /// Whether the sender has the blob.
     #[n(1)]
     pub here: bool,
-    /// Whether the same is asked of the receiver.
+    /// Whether the sender asks the receiver the same.
     #[n(2)]
     pub ask: bool,
-    /// The partition of which a batch names it; `None`: the queue's.
+    /// The partition whose batch names the blob; `None`: the queue.
     #[n(3)]
     pub partition: Option<PartitionId>,
 }
@@ -55,15 +55,15 @@ pub struct BlobHave {
 /// Bytes of a blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobChunk {
-    /// Which blob.
+    /// The blob.
     pub name: BlobName,
-    /// Where they begin.
+    /// The offset of the first byte.
     pub offset: u64,
     /// The bytes.
     pub data: Bytes,
 }
 
-/// What lies before the bytes of [`BlobChunk`].
+/// The head of a [`BlobChunk`] frame, before the bytes.
 #[derive(Clone, Copy, Debug, Encode, Decode)]
 pub(super) struct BlobChunkHead {
     #[n(0)]
@@ -72,16 +72,16 @@ pub(super) struct BlobChunkHead {
     pub(super) offset: u64,
 }
 
-/// A blob that nobody has asked for, sent behind the batch that names it.
+/// A blob that is pushed: sent unasked after the batch that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobPush {
-    /// Which blob.
+    /// The blob.
     pub name: BlobName,
-    /// All of it; `None`: it is to be asked for, since it is larger than what is given unasked.
+    /// The whole blob; `None`: the blob is too large to be pushed, and the receiver has to ask for it.
     pub data: Option<Bytes>,
 }
 
-/// What lies before the bytes of [`BlobPush`].
+/// The head of a [`BlobPush`] frame, before the bytes.
 #[derive(Clone, Copy, Debug, Encode, Decode)]
 pub(super) struct BlobPushHead {
     #[n(0)]
@@ -90,10 +90,10 @@ pub(super) struct BlobPushHead {
     pub(super) whole: bool,
 }
 
-/// A blob has this many bytes, and all of them were sent.
+/// All bytes of a blob were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct BlobDone {
-    /// Which blob.
+    /// The blob.
     #[n(0)]
     pub name: BlobName,
     /// Its length.

@@ -38,7 +38,7 @@ mod kind {
     pub(super) const DELIVERED: u16 = 65;
 }
 
-/// Bytes that are no frame. The link ends; the peer is at fault.
+/// Bytes that are no frame. The peer is at fault, and the link ends.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// Longer than a frame of its kind may be.
@@ -62,8 +62,7 @@ pub enum WireError {
 impl Frame {
     /// Appends the bytes of the frame.
     ///
-    /// # Panics
-    /// If it is longer than a frame of its kind may be: whoever makes frames keeps to the limits.
+    /// If it is longer than a frame of its kind may be: the code that makes frames keeps to the limits.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; HEADER_BYTES]);
@@ -212,9 +211,9 @@ fn put<T: Encode<()>>(out: &mut Vec<u8>, kind: u16, body: &T) -> u16 {
     }
 }
 
-/// The fields, and where they end.
+/// The fields, and the offset of their end.
 fn get<'b, T: Decode<'b, ()>>(kind: u16, body: &'b [u8]) -> Result<(T, usize), WireError> {
-    // Behind the fields of a bulk frame are raw bytes; the fields themselves are never many.
+    // Raw bytes follow the fields of a bulk frame; the fields themselves are few.
     let fields = &body[..body.len().min(CONTROL_BYTES_MAX)];
     let mut decoder = minicbor::Decoder::new(fields);
     match decoder.decode() {
@@ -233,13 +232,13 @@ fn known(kind: u16) -> bool {
 fn bytes_max(kind: u16) -> usize {
     match kind {
         kind::BATCHES | kind::STATE_CHUNK | kind::BLOB_CHUNK => BULK_BYTES_MAX,
-        // What is not known is passed over without being kept.
+        // Frames of unknown kinds are skipped without being kept.
         _ if !known(kind) => BULK_BYTES_MAX,
         _ => CONTROL_BYTES_MAX,
     }
 }
 
-/// Cuts a stream of bytes into frames. Keeps one frame at most, and nothing of those that are not known.
+/// Cuts a stream of bytes into frames. Keeps one frame at most, and nothing of frames of an unknown kind.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: BytesMut,
@@ -248,7 +247,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Takes what the stream gave; then [`Decoder::frame`] until there is none.
+    /// Takes bytes of the stream; then call [`Decoder::frame`] until it returns `None`.
     pub fn push(&mut self, mut data: &[u8]) {
         let skipped = self.skip.min(data.len());
         self.skip -= skipped;
@@ -256,10 +255,9 @@ impl Decoder {
         self.buffer.extend_from_slice(data);
     }
 
-    /// The next frame that is there in full.
+    /// The next complete frame.
     ///
-    /// # Errors
-    /// The link is of no use any more.
+    /// The stream is broken: close the link.
     pub fn frame(&mut self) -> Result<Option<Frame>, WireError> {
         loop {
             let Some(header) = self.buffer.first_chunk::<HEADER_BYTES>() else {
@@ -290,7 +288,7 @@ impl Decoder {
         }
     }
 
-    /// Bytes kept.
+    /// Bytes in memory.
     pub fn buffered(&self) -> usize {
         self.buffer.len()
     }

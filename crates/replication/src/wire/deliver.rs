@@ -1,26 +1,27 @@
-//! The frames by which a node has another one make a delivery of the queue: it does not hold the account's partition itself, or not as a whole.
+//! Frames by which a node asks another one to make a delivery of the queue, because it does not hold the account's partition itself, or not
+//! completely.
 
 use std::collections::BTreeSet;
 
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::Incarnation;
 
-/// A bit of the handshake's features: makes deliveries for others. Who has it not skips these frames, and is not asked.
+/// A feature of the handshake: the node makes deliveries for others. A node without it skips these frames, and is not asked.
 pub const FEATURE_DELIVER: u64 = 8;
 
-/// Asks the receiver to make a delivery of an entry that the queue has there, too.
+/// Asks the receiver to make a delivery of an entry that its queue has, too.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Deliver {
-    /// Which entry.
+    /// The id of the entry.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub entry: [u8; 16],
-    /// Which of its deliveries.
+    /// The index of the delivery in the entry.
     #[n(1)]
     pub index: u32,
-    /// So many others have to have applied it before it is done.
+    /// So many other nodes have to apply the delivery before it is done.
     #[n(2)]
     pub needed: u32,
-    /// Of these, which have the body until the entry is finished.
+    /// Nodes that count for this: they have the blob until the entry is finished.
     #[n(3)]
     pub nodes: BTreeSet<Incarnation>,
 }
@@ -28,13 +29,13 @@ pub struct Deliver {
 /// The answer to [`Deliver`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Delivered {
-    /// Which entry.
+    /// The id of the entry.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub entry: [u8; 16],
-    /// Which of its deliveries.
+    /// The index of the delivery in the entry.
     #[n(1)]
     pub index: u32,
-    /// Whether it is durable, there and at as many others as were asked for; if not, it is not made there now.
+    /// Whether the delivery is durable, there and at as many other nodes as asked. If not, it is not made there now.
     #[n(2)]
     pub done: bool,
 }

@@ -4,16 +4,16 @@ use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
 
-/// Who speaks, and what it understands. The first frame of each side.
+/// The sender's identity, versions and features. The first frame of each side.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Handshake {
-    /// The cluster: nodes of another one are refused.
+    /// The cluster: nodes of another cluster are refused.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub cluster: [u8; 16],
     /// The node's name, which must be that of its certificate.
     #[n(1)]
     pub name: String,
-    /// Its present life.
+    /// Its incarnation.
     #[n(2)]
     pub incarnation: Incarnation,
     /// The oldest version of the wire format it speaks.
@@ -22,23 +22,23 @@ pub struct Handshake {
     /// The newest.
     #[n(4)]
     pub wire_max: u16,
-    /// What it can do, one bit each.
+    /// Its features, one bit each.
     #[n(5)]
     pub features: u64,
 }
 
-/// Asks for the same number back.
+/// Asks for a [`Pong`] with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Ping {
-    /// Chosen by who asks.
+    /// The number, chosen by the sender.
     #[n(0)]
     pub id: u64,
 }
 
-/// Gives it back.
+/// The answer to a [`Ping`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Pong {
-    /// As asked.
+    /// The number of the ping.
     #[n(0)]
     pub id: u64,
     /// The sender's wall clock, in microseconds since 1970.
@@ -46,13 +46,13 @@ pub struct Pong {
     pub wall_micros: Option<u64>,
 }
 
-/// How much more the receiver of batches is willing to hold that is not durable.
+/// How much the receiver of batches is willing to hold that is not durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct Room {
     /// Bytes on the way and not acknowledged. One batch is always allowed.
     #[n(0)]
     pub bytes: u64,
-    /// Batches, likewise; none of them: nothing may be sent for now.
+    /// Batches on the way and not acknowledged. 0: none may be sent for now.
     #[n(1)]
     pub batches: u32,
 }
@@ -60,7 +60,7 @@ pub struct Room {
 /// The hash of the last durable batch of one origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Head {
-    /// Whose log.
+    /// The origin of the log.
     #[n(0)]
     pub origin: Incarnation,
     /// BLAKE3 of the batch.
@@ -75,7 +75,7 @@ impl Head {
     }
 }
 
-/// How often two nodes have come back to a partition, as the sender knows it: what is said of other lives counts for nothing.
+/// How often two nodes have come back to a partition, as the sender knows it. Frames of other generations do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Generations {
     /// The sender.
@@ -86,10 +86,10 @@ pub struct Generations {
     pub yours: u32,
 }
 
-/// Where a replica stands: the first frame for a partition on a link.
+/// The state of a replica: the first frame for a partition on a link.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Hello {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
     /// What is on its disk.
@@ -98,46 +98,46 @@ pub struct Hello {
     /// What is applied there, and durable as applied.
     #[n(2)]
     pub applied: VersionVector,
-    /// The last hash of each origin of `durable`.
+    /// The hash of the last batch of each origin in `durable`.
     #[n(3)]
     pub heads: Vec<Head>,
     /// What may be sent to it.
     #[n(4)]
     pub room: Room,
-    /// What the receiver has said to be on its own disk, as far as the sender remembers: one that has less has lost something.
+    /// What the receiver has reported as stored, as far as the sender remembers. A receiver that has less has lost something.
     #[n(5)]
     pub yours: Option<VersionVector>,
-    /// `true`: it has begun anew on this link and knows nothing of what was said on it before, so that the receiver, too, says all again. Otherwise, that
-    /// it would understand this; `None`: a version that does not.
+    /// `true`: the sender begins anew on this link and knows nothing of earlier frames, so the receiver has to say everything again. `false`: the
+    /// sender understands this field. `None`: an earlier version, which does not.
     #[n(6)]
     pub anew: Option<bool>,
-    /// The sender is new, and has not all that another one had when they were linked: what it has says nothing of what clients know. `None`: no.
+    /// The sender is syncing: what it has does not cover what clients may know. `None`: it is not.
     #[n(7)]
     pub syncing: Option<bool>,
-    /// Of which lives this is said; `None`: neither of the two nodes has ever left the partition.
+    /// The generations of both nodes; `None`: neither has ever left the partition.
     #[n(8)]
     pub lives: Option<Generations>,
 }
 
 impl Hello {
-    /// Whether all is to be said again on this link.
+    /// Whether the receiver has to say everything again on this link.
     pub fn begins_anew(&self) -> bool {
         self.anew == Some(true)
     }
 }
 
-/// Batches, as they were sealed: those of one origin in the order of their numbers.
+/// Batches as they were sealed; those of one origin in the order of their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batches {
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionId,
-    /// Counts how often the sender began again: see [`Ack::again`].
+    /// Counts how often the sender began to send again: see [`Ack::again`].
     pub round: u32,
     /// The bytes of each.
     pub batches: Vec<Bytes>,
 }
 
-/// What lies before the bytes of [`Batches`].
+/// The head of a [`Batches`] frame, before the bytes.
 #[derive(Clone, Debug, Encode, Decode)]
 pub(super) struct BatchesHead {
     #[n(0)]
@@ -148,10 +148,10 @@ pub(super) struct BatchesHead {
     pub(super) lengths: Vec<u32>,
 }
 
-/// What is durable and applied by now.
+/// What the sender has stored and applied by now.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Ack {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
     /// What is on its disk.
@@ -163,7 +163,7 @@ pub struct Ack {
     /// What may be sent to it.
     #[n(3)]
     pub room: Room,
-    /// Something of this round did not follow, or there was no room: send again what is not durable.
+    /// A batch of this round did not follow, or there was no room: send again what is not durable.
     #[n(4)]
     pub again: Option<u32>,
     /// As in a [`Hello`].
@@ -174,7 +174,7 @@ pub struct Ack {
 /// The id of an account.
 pub type Account = [u8; 16];
 
-/// An account that somebody looks at.
+/// An account with readers, or without them any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Reading {
     /// The account.
@@ -188,98 +188,98 @@ pub struct Reading {
     pub counter: u32,
 }
 
-/// Readers and counters (docs/design.md#rule-5).
+/// The sender's readers and counters (docs/design.md#rule-5).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Readers {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
-    /// The sender's own number when it said so: the counters count when its log is applied up to it.
+    /// The end of the sender's own log: the counters count when that log is applied up to here.
     #[n(1)]
     pub upto: u64,
     /// Accounts of which something changed.
     #[n(2)]
     pub accounts: Vec<Reading>,
-    /// What was told on an older link is void, unless told again.
+    /// Earlier reports are void unless they are repeated.
     #[n(3)]
     pub anew: Option<bool>,
 }
 
-/// With whom the sender has links ([`crate::paths`]).
+/// The nodes with which the sender has links ([`crate::paths`]).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Links {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
-    /// All of them.
+    /// All these nodes.
     #[n(1)]
     pub peers: Vec<Incarnation>,
 }
 
-/// Readers and counters of a node with which the receiver has no link, as that node has told the sender.
+/// Readers and counters of a node without a link to the receiver, as that node has reported them to the sender.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ReadersOf {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
-    /// Whose readers.
+    /// The node that has the readers.
     #[n(1)]
     pub member: Incarnation,
     /// The round trip between the sender and that node, in microseconds; `None`: not measured.
     #[n(2)]
     pub round_trip_micros: Option<u64>,
-    /// That node's own number: as in its [`Readers`].
+    /// The end of that node's log, as in its [`Readers`].
     #[n(3)]
     pub upto: u64,
     /// Accounts of which something changed.
     #[n(4)]
     pub accounts: Vec<Reading>,
-    /// The sender begins: what it told before is void.
+    /// The sender begins: its earlier reports are void.
     #[n(5)]
     pub anew: Option<bool>,
-    /// The sender tells nothing of that node any more.
+    /// The sender passes on nothing more of that node.
     #[n(6)]
     pub ends: Option<bool>,
 }
 
-/// What the sender has shown to its clients (docs/design.md#rule-6).
+/// What the sender has made visible to its clients (docs/design.md#rule-6).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Announced {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
-    /// All that it covers is durable at the sender, and shown there or claimed again in the sender's log, up to its own number.
+    /// All that the vector covers is durable at the sender, and visible there or claimed again in the sender's log, which the vector names, too.
     #[n(1)]
     pub vector: VersionVector,
-    /// But of these accounts something is not.
+    /// Accounts of which something is hidden.
     #[cbor(n(2), with = "accounts")]
     pub except: Vec<Account>,
 }
 
-/// What another member than the sender has shown to its clients, as far as it counts at the sender: for who is new, and never heard it say so.
+/// What another member has made visible to its clients, as far as it counts at the sender: for a new node, which cannot hear it from that member.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct VisibleVector {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
-    /// Who has shown it.
+    /// That other member.
     #[n(1)]
     pub member: Incarnation,
     /// As in its [`Announced`].
     #[n(2)]
     pub vector: VersionVector,
-    /// Accounts of which less was shown.
+    /// Accounts of which less is visible.
     #[n(3)]
     pub except: Vec<Excepted>,
 }
 
-/// An account of which less was shown than of the others.
+/// An account of which less is visible than of the others.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Excepted {
-    /// Which.
+    /// The account.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub account: Account,
-    /// What was shown of it.
+    /// What is visible of it.
     #[n(1)]
     pub vector: VersionVector,
 }
@@ -308,67 +308,67 @@ mod accounts {
     }
 }
 
-/// Names the state of a partition at one moment. With 0 for its name: the receiver lacks what no log here has any more, up to `applied`; it should
-/// ask for a state.
+/// Names a snapshot of a partition. If `state` is 0, there is no snapshot: the receiver lacks what no log here has any more, up to `applied`, and
+/// should ask for one.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StateBegin {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
-    /// Chosen by the sender, for this state alone.
+    /// The snapshot's name, chosen by the sender.
     #[n(1)]
     pub state: u64,
     /// What is applied in it.
     #[n(2)]
     pub applied: VersionVector,
-    /// The hash at which each log of `applied` goes on.
+    /// The hash after which each log of `applied` goes on.
     #[n(3)]
     pub heads: Vec<Head>,
-    /// The greatest time given or observed by the sender: what the receiver makes of it must be later.
+    /// The greatest stamp given or observed by the sender: the receiver's later stamps must be above it.
     #[n(4)]
     pub hlc: Option<u64>,
-    /// The question that this answers: [`StateTake::question`].
+    /// The question that this frame answers: [`StateTake::question`].
     #[n(5)]
     pub question: Option<u64>,
 }
 
-/// Asks for a state, or for more of it: acknowledges what came before.
+/// Asks for a snapshot, or for more of it, and acknowledges what came before.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StateTake {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
-    /// Which state; 0: whichever. One that is not there any more: likewise.
+    /// The name of the snapshot. 0, or a snapshot that does not exist any more: any snapshot.
     #[n(1)]
     pub state: u64,
     /// Rows above this key. Empty: from the first.
     #[cbor(n(2), with = "minicbor::bytes")]
     pub after: Vec<u8>,
-    /// Bytes that may come before this is asked again. 0: no more, the state may be dropped.
+    /// Bytes that may come before the next question. 0: no more, the snapshot may be dropped.
     #[n(3)]
     pub bytes: u64,
-    /// Another number for each question, on one link. Where `state` is not one that is being given, a state that was fixed for an earlier question is no
-    /// answer: what the asker joined meanwhile may have relied on more.
+    /// The number of the question, a new one for each on a link. If `state` names no snapshot that is being sent, the sender makes a new one: what
+    /// the receiver has joined since an earlier question may depend on more.
     #[n(4)]
     pub question: Option<u64>,
 }
 
-/// Rows of a state.
+/// Rows of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StateChunk {
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionId,
-    /// Which state.
+    /// The name of the snapshot.
     pub state: u64,
     /// The key after which the chunk begins.
     pub after: Vec<u8>,
     /// The key of its last row.
     pub last: Vec<u8>,
-    /// The rows, encoded by whoever keeps them.
+    /// The rows, as the owner encodes them.
     pub rows: Bytes,
 }
 
-/// What lies before the bytes of [`StateChunk`].
+/// The head of a [`StateChunk`] frame, before the bytes.
 #[derive(Clone, Debug, Encode, Decode)]
 pub(super) struct StateChunkHead {
     #[n(0)]
@@ -381,16 +381,16 @@ pub(super) struct StateChunkHead {
     pub(super) last: Vec<u8>,
 }
 
-/// All rows of a state were sent.
+/// All rows of a snapshot were sent.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StateEnd {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
-    /// Which state.
+    /// The name of the snapshot.
     #[n(1)]
     pub state: u64,
-    /// The key of its last row: a receiver that has not come so far asks again.
+    /// The key of its last row: a receiver that has not reached it asks again.
     #[cbor(n(2), with = "minicbor::bytes")]
     pub last: Vec<u8>,
 }

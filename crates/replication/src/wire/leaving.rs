@@ -1,4 +1,4 @@
-//! The frames by which a node that leaves a partition finds out that those who stay have what it has (`docs/decisions/0040`).
+//! Frames by which a node that leaves a partition finds out that the other holders have what it has (`docs/decisions/0040`).
 
 use std::collections::BTreeSet;
 
@@ -7,37 +7,37 @@ use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
 
 use super::BlobName;
 
-/// A bit of the handshake's features: knows of members that do not hold a partition. Nobody leaves one while a member has it not.
+/// A feature of the handshake: the node knows of members that do not hold a partition. No node leaves a partition while a member lacks the feature.
 pub const FEATURE_HOLDERS: u64 = 16;
 
-/// Bodies that one [`Covered`] names. Who lacks more is not ready to answer.
+/// Blobs that one [`Covered`] names. A node that lacks more is not ready to answer.
 pub const COVERED_LACKS_MAX: usize = 1024;
 
-/// Asks whether all of this is applied at the receiver, with its bodies, and the receiver holds the partition and knows that the sender leaves.
+/// Asks whether the receiver has applied all of this, with its blobs, holds the partition, and knows that the sender leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Leaving {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
-    /// All that is on the sender's disk.
+    /// All that the sender has stored.
     #[n(1)]
     pub has: VersionVector,
 }
 
-/// The answer to [`Leaving`]: it is so. Who cannot say so does not answer.
+/// The answer to [`Leaving`], if it is yes. Otherwise there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Covered {
-    /// Which partition.
+    /// The partition.
     #[n(0)]
     pub partition: PartitionId,
-    /// As asked.
+    /// As in the question.
     #[n(1)]
     pub has: VersionVector,
-    /// Bodies that these operations name and that are not there, and perhaps some that only later ones name: it is so only if they are not at the node that
-    /// leaves, either.
+    /// Blobs that these ops name and that the answering node lacks, and perhaps some that only later ops name. The answer is yes only if the leaving
+    /// node lacks them, too.
     #[n(2)]
     pub lacks: Vec<BlobName>,
-    /// The members that hold the partition, as the answering node knows it: each of them is to be asked.
+    /// The holders of the partition, as the answering node knows them: each of them has to be asked.
     #[n(3)]
     pub holders: BTreeSet<Incarnation>,
 }

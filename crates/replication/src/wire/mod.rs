@@ -1,11 +1,11 @@
-//! What nodes say to each other: frames, their bytes, their bounds.
+//! The wire format between nodes: frames, their bytes, their bounds.
 //!
 //! A frame is the length of its body (4 bytes, most significant first), its kind (2 bytes) and its body: a CBOR array of numbered
 //! fields and, where a frame carries bulk, raw bytes behind it. Unknown fields and unknown kinds are skipped.
 //!
 //! Invariants:
-//! - Nothing is kept of a frame that is longer than its kind may be, or of a kind that is not known.
-//! - What a frame takes in memory is in proportion to its length.
+//! - A frame that is longer than its kind allows, or of an unknown kind, is not kept in memory.
+//! - The memory for a frame is in proportion to its length.
 //!
 //! Reading order: `frames`, `blobs`, `deliver`, `codec`.
 
@@ -28,7 +28,7 @@ use whimbrel_crdt::PartitionId;
 
 pub use crate::roster::Roster;
 
-/// The oldest version this program speaks.
+/// The oldest version of the wire format that this program speaks.
 pub const WIRE_MIN: u16 = 1;
 /// The newest.
 pub const WIRE_MAX: u16 = 1;

@@ -63,7 +63,7 @@ async fn ask<S: Store>(
     loop {
         match follows {
             DuplicateNode::Nobody => return Some(answer),
-            DuplicateNode::Generations => return None,
+            DuplicateNode::Alive => return None,
             DuplicateNode::Unknown => {
                 tracing::warn!(peer = %peer.name, "a peer keeps a silent link to a node of this incarnation: it is taken for a link of the last run of this node");
                 return Some(answer);

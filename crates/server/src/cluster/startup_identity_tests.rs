@@ -377,7 +377,7 @@ async fn who_may_have_a_slot_asks_nobody_else_for_it() {
 /// What another process does that is linked to `a` as `c`, once `c` starts, too.
 #[derive(Clone, Copy, Debug)]
 enum Other {
-    Generations,
+    Alive,
     /// Its machine is without power: nobody hears that it has ended.
     IsSilent,
     /// Its process has ended, which is heard a little later.
@@ -439,7 +439,7 @@ async fn beside(other: Other) -> (Result<StartupIdentity, StartError>, Duration)
 #[tokio::test]
 async fn a_node_does_not_start_while_another_lives_as_it() {
     let (lives, is_silent, ends) = tokio::join!(
-        beside(Other::Generations),
+        beside(Other::Alive),
         beside(Other::IsSilent),
         beside(Other::Ends)
     );

@@ -2,6 +2,8 @@
 //!
 //! Invariants: the value of a label is a text of the program, never of a client (`&'static str`), so the number of series has a bound
 //! that the source has, and nobody's data is in them; a histogram is a row of counters, so nothing gathers while nobody asks.
+//!
+//! The crate `prometheus-client` 0.26 does not replace this: it shows no family without series, orders series by hash, and cannot make a `static`.
 
 use std::{
     collections::BTreeMap,

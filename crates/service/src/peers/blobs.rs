@@ -1,7 +1,7 @@
 //! The bodies of a node: those it lacks are fetched from peers, those it has are given.
 //!
 //! One machine a node, beside the owners: a body belongs to no partition. An owner wants a body when it applies a batch that names it
-//! ([`PeerOutput::Request`](super::PeerOutput::Want)); the driver asks here, and tells all owners when the body is durable
+//! ([`PeerOutput::Request`](super::PeerOutput::Request)); the driver asks here, and tells all owners when the body is durable
 //! ([`PeerInput::Body`](super::PeerInput::Body)), or is there already. After a crash the owners want again what they still lack.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

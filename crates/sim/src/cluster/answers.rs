@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use whimbrel_service::{
-    api::{Failure, FlagChange, MailboxCall, Reply, Resolution, Row},
+    api::{AccountId, Changes, Failure, FlagChange, MailboxCall, Reply, Resolution, Row, Selected},
     machine::RequestId,
 };
 
 use super::{
     Plan, Uids, World,
-    clients::{View, What},
+    clients::{Asked, View, What},
     coverage::OVERLOOKED,
     losses::Acked,
     queries::More,
@@ -93,31 +93,7 @@ impl World {
             Reply::Failed(Failure::DoneHere) => self.note("cluster: done on one node"),
             _ => {}
         }
-        if let (Some(call), Reply::Failed(failure)) = (&asked.call, &reply) {
-            self.say(|| format!("node {node} refuses: {failure:?}"));
-            self.drop_uploads(node, call, *failure);
-        }
-        // Nobody waits for others there.
-        if self.plan.other_nodes == 0
-            && asked.call.is_some()
-            && let Reply::Failed(Failure::TooFewNodes | Failure::NotConfirmed | Failure::DoneHere) =
-                &reply
-        {
-            return Err(format!("node {node} waits for others: {reply:?}"));
-        }
-        let writes = match (&asked.call, &asked.what) {
-            (Some(call), _) => call.writes(),
-            (None, what) => matches!(what, What::Append(_) | What::Deliver(..) | What::Store(_)),
-        };
-        let writes = writes && !matches!(reply, Reply::Failed(_));
-        if writes {
-            self.say(|| format!("node {node} answers: {reply:?}"));
-        }
-        if writes && self.must_refuse(node, asked.at) {
-            return Err(format!(
-                "node {node} writes though its clock is far from all others"
-            ));
-        }
+        self.writes_checked(node, &asked, &reply)?;
         if let Some(call) = &asked.call {
             self.written(node, account, call, &reply)?;
         }
@@ -132,90 +108,12 @@ impl World {
         match (&asked.what, &reply) {
             (What::Append(_) | What::Deliver(..), _) if !counts => {}
             (What::More(More::Name(_)), _) if rest.is_some() => {}
-            (What::Append(bodies), Reply::Appended { .. }) => {
-                for body in bodies {
-                    self.kept.acknowledged(account, *body);
-                    self.acked(node, account, Acked::Body(*body));
-                }
-                let call = asked.call.as_ref();
-                let gone =
-                    call.and_then(|call| self.removals.replaced(node, account, call, &self.looks));
-                if let Some(id) = gone {
-                    self.acked(node, account, Acked::Expunged(id));
-                }
-            }
-            (What::Deliver(body, targets), Reply::Done) => {
-                for account in targets {
-                    self.kept.acknowledged(*account, *body);
-                    self.acked(node, *account, Acked::Accepted(*body));
-                }
-            }
-            (What::Append(_) | What::Deliver(..), Reply::Failed(failure)) => {
-                let bodies = match &asked.what {
-                    What::Append(bodies) => &bodies[..],
-                    What::Deliver(body, _) => std::slice::from_ref(body),
-                    _ => &[],
-                };
-                match failure {
-                    Failure::NotConfirmed => {
-                        self.note("cluster: not confirmed");
-                        bodies.iter().for_each(|body| self.kept.refused(*body));
-                    }
-                    Failure::TooFewNodes | Failure::Clock | Failure::NoSuchMessage => {
-                        bodies.iter().for_each(|body| self.kept.unwritten(*body));
-                    }
-                    _ => {}
-                }
-            }
+            (What::Append(_) | What::Deliver(..), reply) => self.mail_answered(node, &asked, reply),
             (What::Resolve(before, more), Reply::Resolved(resolution)) => {
-                let mut targets = before.clone();
-                if let Resolution::Local(found) = resolution {
-                    // Who receives for several addresses gets it once.
-                    let found = found.iter().map(|target| target.account);
-                    targets.extend(found.filter(|account| !before.contains(account)));
-                }
-                match (more.checked_sub(1), targets.len()) {
-                    (Some(more), _) => self.resolve(node, targets, more),
-                    (None, 0) => {}
-                    (None, count) => {
-                        let several = count > 1 && !before.is_empty();
-                        self.note_if(several, "cluster: delivery to several addresses");
-                        self.accept(node, targets);
-                    }
-                }
+                self.resolved(node, before, *more, resolution);
             }
             (What::Store(set), Reply::Stored { rows, modified }) => {
-                if let Some(row) = rows.iter().find(|row| modified.contains(&row.uid)) {
-                    return Err(format!(
-                        "UID {} at {node} was changed, and left alone",
-                        row.uid
-                    ));
-                }
-                let (change, since) = match asked.call {
-                    Some(MailboxCall::Store {
-                        change,
-                        unchanged_since,
-                        ..
-                    }) => (change, unchanged_since),
-                    _ => (FlagChange::Add, None),
-                };
-                if let Some(since) = since {
-                    self.left_what_changed(node, account, since, rows, asked.at)?;
-                }
-                for row in rows {
-                    self.row_seen(account, row)?;
-                    self.modseq_seen(node, account, row, asked.at)?;
-                    self.removals.shown(row);
-                    if !shows(row, change, set) {
-                        return Err(format!("node {node}: {change:?} {set:?} left {row:?}"));
-                    }
-                    if counts {
-                        if change != FlagChange::Remove {
-                            self.kept.flagged(account, row.id, set);
-                        }
-                        self.acked(node, account, Acked::Flags(row.id));
-                    }
-                }
+                self.flags_stored(node, &asked, set, rows, modified)?;
             }
             (What::Expunge, reply) if counts => {
                 let gone = self.removals.answered(node, account, reply, &self.looks);
@@ -251,73 +149,10 @@ impl World {
         self.clients[index].due = Some(self.now + 1 + self.rng.below(self.plan.pause_micros));
         match (asked.what, reply) {
             (What::Select(name), Reply::Selected(selected)) => {
-                let uids: Uids = selected.uids.iter().collect();
-                self.looks.validity(account, selected.status.uid_validity)?;
-                self.looks
-                    .looked(node, account, &name, &uids, selected.status.uid_next)?;
-                let next = selected.status.uid_next;
-                self.next_told((node, account, &name), next, asked.at)?;
-                let highest = selected.status.highest_modseq;
-                self.modseq_looked(node, account, &name, &uids, highest, asked.at)?;
-                let client = &mut self.clients[index];
-                let (told, uid_next) = (selected.told, selected.status.uid_next);
-                let knows = client.knows.as_ref();
-                let knows = knows.filter(|_| name == "INBOX" && !client.with_qresync);
-                client.view = Some(View {
-                    name,
-                    unread: selected.uids.to_vec(),
-                    reading: Vec::new(),
-                    uids,
-                    as_of: selected.as_of,
-                    names: knows.and_then(|knows| knows.after_select(told, uid_next)),
-                    looks_again: false,
-                    uid_validity: selected.status.uid_validity,
-                    uid_next,
-                    modseq: selected.status.highest_modseq,
-                });
+                self.selected(index, node, name, &selected, asked.at)
             }
             (What::Changes(name), Reply::Changes(changes)) => {
-                let client = &mut self.clients[index];
-                let Some(view) = client.view.as_mut().filter(|view| view.name == name) else {
-                    return Ok(());
-                };
-                if changes.id.is_none() {
-                    client.view = None;
-                    return Ok(());
-                }
-                view.uids.retain(|uid| !changes.vanished.contains(uid));
-                if let Some(present) = &changes.present {
-                    view.uids.retain(|uid| present.contains(uid));
-                }
-                let newest = view.uids.last().copied().unwrap_or(0);
-                if changes.arrived.first().is_some_and(|uid| *uid <= newest) {
-                    return Err(format!(
-                        "{name} at {node}: {:?} arrived below {newest}",
-                        changes.arrived
-                    ));
-                }
-                view.uids.extend(&changes.arrived);
-                view.unread.extend(&changes.arrived);
-                view.as_of = changes.as_of;
-                view.uid_next = changes.uid_next;
-                view.modseq = changes.highest_modseq;
-                let uids = view.uids.clone();
-                self.looks
-                    .looked(node, account, &name, &uids, changes.uid_next)?;
-                self.next_told((node, account, &name), changes.uid_next, asked.at)?;
-                for row in &changes.changed {
-                    self.modseq_seen(node, account, row, asked.at)?;
-                }
-                if !changes.more {
-                    self.modseq_looked(
-                        node,
-                        account,
-                        &name,
-                        &uids,
-                        changes.highest_modseq,
-                        asked.at,
-                    )?;
-                }
+                self.changes_seen(index, node, &name, &changes, asked.at)
             }
             (What::Named, Reply::Named { .. }) => {
                 let client = &mut self.clients[index];
@@ -328,13 +163,235 @@ impl World {
                     }
                     None => client.has_said = true,
                 }
+                Ok(())
             }
-            (What::Rows, Reply::Rows(rows)) => return self.read(index, &rows),
+            (What::Rows, Reply::Rows(rows)) => self.read(index, &rows),
             (What::Select(_) | What::Changes(_) | What::Rows, Reply::Failed(_))
             | (What::More(More::Unselect), _) => {
                 self.clients[index].view = None;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A node whose clock is far off writes nothing, and no node waits for others where the plan asks for none.
+    fn writes_checked(&mut self, node: usize, asked: &Asked, reply: &Reply) -> Result<(), String> {
+        if let (Some(call), Reply::Failed(failure)) = (&asked.call, reply) {
+            self.say(|| format!("node {node} refuses: {failure:?}"));
+            self.drop_uploads(node, call, *failure);
+        }
+        // Nobody waits for others there.
+        if self.plan.other_nodes == 0
+            && asked.call.is_some()
+            && let Reply::Failed(Failure::TooFewNodes | Failure::NotConfirmed | Failure::DoneHere) =
+                reply
+        {
+            return Err(format!("node {node} waits for others: {reply:?}"));
+        }
+        let writes = match (&asked.call, &asked.what) {
+            (Some(call), _) => call.writes(),
+            (None, what) => matches!(what, What::Append(_) | What::Deliver(..) | What::Store(_)),
+        };
+        let writes = writes && !matches!(reply, Reply::Failed(_));
+        if writes {
+            self.say(|| format!("node {node} answers: {reply:?}"));
+        }
+        if writes && self.must_refuse(node, asked.at) {
+            return Err(format!(
+                "node {node} writes though its clock is far from all others"
+            ));
+        }
+        Ok(())
+    }
+
+    /// An APPEND or a delivery was acknowledged, which must hold from now on, or refused.
+    fn mail_answered(&mut self, node: usize, asked: &Asked, reply: &Reply) {
+        let account = asked.account;
+        match (&asked.what, reply) {
+            (What::Append(bodies), Reply::Appended { .. }) => {
+                for body in bodies {
+                    self.kept.acknowledged(account, *body);
+                    self.acked(node, account, Acked::Body(*body));
+                }
+                let call = asked.call.as_ref();
+                let gone =
+                    call.and_then(|call| self.removals.replaced(node, account, call, &self.looks));
+                if let Some(id) = gone {
+                    self.acked(node, account, Acked::Expunged(id));
+                }
+            }
+            (What::Deliver(body, targets), Reply::Done) => {
+                for account in targets {
+                    self.kept.acknowledged(*account, *body);
+                    self.acked(node, *account, Acked::Accepted(*body));
+                }
+            }
+            (what, Reply::Failed(failure)) => {
+                let bodies = match what {
+                    What::Append(bodies) => &bodies[..],
+                    What::Deliver(body, _) => std::slice::from_ref(body),
+                    _ => &[],
+                };
+                match failure {
+                    Failure::NotConfirmed => {
+                        self.note("cluster: not confirmed");
+                        bodies.iter().for_each(|body| self.kept.refused(*body));
+                    }
+                    Failure::TooFewNodes | Failure::Clock | Failure::NoSuchMessage => {
+                        bodies.iter().for_each(|body| self.kept.unwritten(*body));
+                    }
+                    _ => {}
+                }
             }
             _ => {}
+        }
+    }
+
+    /// A recipient of a delivery was resolved: the next one is, or the mail is accepted.
+    fn resolved(&mut self, node: usize, before: &[AccountId], more: u64, resolution: &Resolution) {
+        let mut targets = before.to_vec();
+        if let Resolution::Local(found) = resolution {
+            // Who receives for several addresses gets it once.
+            let found = found.iter().map(|target| target.account);
+            targets.extend(found.filter(|account| !before.contains(account)));
+        }
+        match (more.checked_sub(1), targets.len()) {
+            (Some(more), _) => self.resolve(node, targets, more),
+            (None, 0) => {}
+            (None, count) => {
+                let several = count > 1 && !before.is_empty();
+                self.note_if(several, "cluster: delivery to several addresses");
+                self.accept(node, targets);
+            }
+        }
+    }
+
+    /// A STORE was carried out: its answer shows the flags that it left.
+    fn flags_stored(
+        &mut self,
+        node: usize,
+        asked: &Asked,
+        set: &BTreeSet<u8>,
+        rows: &[Row],
+        modified: &[u32],
+    ) -> Result<(), String> {
+        let (account, counts) = (asked.account, !self.members[node].doubtful);
+        if let Some(row) = rows.iter().find(|row| modified.contains(&row.uid)) {
+            return Err(format!(
+                "UID {} at {node} was changed, and left alone",
+                row.uid
+            ));
+        }
+        let (change, since) = match asked.call {
+            Some(MailboxCall::Store {
+                change,
+                unchanged_since,
+                ..
+            }) => (change, unchanged_since),
+            _ => (FlagChange::Add, None),
+        };
+        if let Some(since) = since {
+            self.left_what_changed(node, account, since, rows, asked.at)?;
+        }
+        for row in rows {
+            self.row_seen(account, row)?;
+            self.modseq_seen(node, account, row, asked.at)?;
+            self.removals.shown(row);
+            if !shows(row, change, set) {
+                return Err(format!("node {node}: {change:?} {set:?} left {row:?}"));
+            }
+            if counts {
+                if change != FlagChange::Remove {
+                    self.kept.flagged(account, row.id, set);
+                }
+                self.acked(node, account, Acked::Flags(row.id));
+            }
+        }
+        Ok(())
+    }
+
+    /// A client has selected a mailbox.
+    fn selected(
+        &mut self,
+        index: usize,
+        node: usize,
+        name: String,
+        selected: &Selected,
+        at: u64,
+    ) -> Result<(), String> {
+        let account = self.clients[index].account;
+        let uids: Uids = selected.uids.iter().collect();
+        self.looks.validity(account, selected.status.uid_validity)?;
+        self.looks
+            .looked(node, account, &name, &uids, selected.status.uid_next)?;
+        let next = selected.status.uid_next;
+        self.next_told((node, account, &name), next, at)?;
+        let highest = selected.status.highest_modseq;
+        self.modseq_looked(node, account, &name, &uids, highest, at)?;
+        let client = &mut self.clients[index];
+        let (told, uid_next) = (selected.told, selected.status.uid_next);
+        let knows = client.knows.as_ref();
+        let knows = knows.filter(|_| name == "INBOX" && !client.with_qresync);
+        client.view = Some(View {
+            name,
+            unread: selected.uids.to_vec(),
+            reading: Vec::new(),
+            uids,
+            as_of: selected.as_of,
+            names: knows.and_then(|knows| knows.after_select(told, uid_next)),
+            looks_again: false,
+            uid_validity: selected.status.uid_validity,
+            uid_next,
+            modseq: selected.status.highest_modseq,
+        });
+        Ok(())
+    }
+
+    /// A client hears what has changed in its mailbox.
+    fn changes_seen(
+        &mut self,
+        index: usize,
+        node: usize,
+        name: &str,
+        changes: &Changes,
+        at: u64,
+    ) -> Result<(), String> {
+        let client = &mut self.clients[index];
+        let account = client.account;
+        let Some(view) = client.view.as_mut().filter(|view| view.name == name) else {
+            return Ok(());
+        };
+        if changes.id.is_none() {
+            client.view = None;
+            return Ok(());
+        }
+        view.uids.retain(|uid| !changes.vanished.contains(uid));
+        if let Some(present) = &changes.present {
+            view.uids.retain(|uid| present.contains(uid));
+        }
+        let newest = view.uids.last().copied().unwrap_or(0);
+        if changes.arrived.first().is_some_and(|uid| *uid <= newest) {
+            return Err(format!(
+                "{name} at {node}: {:?} arrived below {newest}",
+                changes.arrived
+            ));
+        }
+        view.uids.extend(&changes.arrived);
+        view.unread.extend(&changes.arrived);
+        view.as_of = changes.as_of;
+        view.uid_next = changes.uid_next;
+        view.modseq = changes.highest_modseq;
+        let uids = view.uids.clone();
+        self.looks
+            .looked(node, account, name, &uids, changes.uid_next)?;
+        self.next_told((node, account, name), changes.uid_next, at)?;
+        for row in &changes.changed {
+            self.modseq_seen(node, account, row, at)?;
+        }
+        if !changes.more {
+            let highest = changes.highest_modseq;
+            self.modseq_looked(node, account, name, &uids, highest, at)?;
         }
         Ok(())
     }

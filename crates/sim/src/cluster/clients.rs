@@ -131,6 +131,15 @@ fn moves_at_every_step(seed: u64) -> bool {
     Rng::new(seed ^ 0x0000_7a3e_11e6).one_in(12)
 }
 
+/// INBOX, or one of a few names.
+fn any_name(rng: &mut Rng) -> String {
+    if rng.one_in(3) {
+        "INBOX".to_owned()
+    } else {
+        (*rng.pick(&NAMES)).to_owned()
+    }
+}
+
 impl World {
     pub(super) fn new_client(&mut self, index: u64) {
         let account = self.accounts[usize::try_from(index % self.plan.accounts).unwrap_or(0)];
@@ -340,61 +349,7 @@ impl World {
             self.clients[index].due = Some(self.now + 1 + pause);
             return Ok(());
         }
-        let session = self.clients[index].session;
-        let keeping = is_keeping(account);
-        let any = |rng: &mut Rng| {
-            if rng.one_in(3) {
-                "INBOX".to_owned()
-            } else {
-                (*rng.pick(&NAMES)).to_owned()
-            }
-        };
-        let select = |name: String| {
-            let call = MailboxCall::Select {
-                session,
-                name: mailbox(&name),
-                read_only: false,
-            };
-            (call, What::Select(name))
-        };
-        let Some(view) = &mut self.clients[index].view else {
-            let client = &self.clients[index];
-            let name = match client.has_said || (client.knows.is_some() && rng.one_in(2)) {
-                true => "INBOX".to_owned(),
-                false => any(&mut rng),
-            };
-            if let Some(knows) = &client.knows
-                && (name == "INBOX" && client.with_qresync && !client.has_said)
-            {
-                let call = knows.before_select();
-                self.ask(index, call, What::Named);
-                return Ok(());
-            }
-            self.clients[index].has_said = false;
-            let (call, what) = select(name);
-            self.note("cluster: SELECT");
-            self.ask(index, call, what);
-            return Ok(());
-        };
-        let name = view.name.clone();
-        if let Some(call) = view.names.clone() {
-            self.ask(index, call, What::Named);
-            return Ok(());
-        }
-        if std::mem::take(&mut view.looks_again) {
-            let call = MailboxCall::Changes {
-                session,
-                since: view.as_of,
-                expunges: true,
-            };
-            self.ask(index, call, What::Changes(name));
-            return Ok(());
-        }
-        if !view.unread.is_empty() {
-            let uids = std::mem::take(&mut view.unread);
-            view.reading.clone_from(&uids);
-            let name = mailbox(&name);
-            self.ask(index, MailboxCall::Rows { name, uids }, What::Rows);
+        if self.reads_first(index, &mut rng) {
             return Ok(());
         }
         if moves_at_every_step(self.plan.seed)
@@ -407,9 +362,68 @@ impl World {
         if self.asks_more(index) || self.uses_own_names(index) {
             return Ok(());
         }
-        let Some(view) = &self.clients[index].view else {
+        self.asks_any(index, &mut rng)
+    }
+
+    /// A client that has not selected a mailbox does, and one that has reads what is new there; whether it asks for that.
+    fn reads_first(&mut self, index: usize, rng: &mut Rng) -> bool {
+        let session = self.clients[index].session;
+        let Some(view) = &mut self.clients[index].view else {
+            let client = &self.clients[index];
+            let name = match client.has_said || (client.knows.is_some() && rng.one_in(2)) {
+                true => "INBOX".to_owned(),
+                false => any_name(rng),
+            };
+            if let Some(knows) = &client.knows
+                && (name == "INBOX" && client.with_qresync && !client.has_said)
+            {
+                let call = knows.before_select();
+                self.ask(index, call, What::Named);
+                return true;
+            }
+            self.clients[index].has_said = false;
+            let call = MailboxCall::Select {
+                session,
+                name: mailbox(&name),
+                read_only: false,
+            };
+            self.note("cluster: SELECT");
+            self.ask(index, call, What::Select(name));
+            return true;
+        };
+        let name = view.name.clone();
+        if let Some(call) = view.names.clone() {
+            self.ask(index, call, What::Named);
+            return true;
+        }
+        if std::mem::take(&mut view.looks_again) {
+            let call = MailboxCall::Changes {
+                session,
+                since: view.as_of,
+                expunges: true,
+            };
+            self.ask(index, call, What::Changes(name));
+            return true;
+        }
+        if !view.unread.is_empty() {
+            let uids = std::mem::take(&mut view.unread);
+            view.reading.clone_from(&uids);
+            let name = mailbox(&name);
+            self.ask(index, MailboxCall::Rows { name, uids }, What::Rows);
+            return true;
+        }
+        false
+    }
+
+    /// A client asks for anything, in the mailbox that it has selected or another one.
+    fn asks_any(&mut self, index: usize, rng: &mut Rng) -> Result<(), String> {
+        let client = &self.clients[index];
+        let (account, session, keeping) =
+            (client.account, client.session, is_keeping(client.account));
+        let Some(view) = &client.view else {
             return Ok(());
         };
+        let name = view.name.clone();
         let uids: Vec<u32> = view
             .uids
             .iter()
@@ -421,7 +435,7 @@ impl World {
             false => rng.below(40),
         };
         let (note, call, what) = match number {
-            10..=14 => return self.append(index, &mut rng),
+            10..=14 => return self.append(index, rng),
             15..=19 => {
                 let numbers = u8::from(keeping)..client::FLAGS_COUNT;
                 let set: BTreeSet<u8> = numbers.filter(|_| rng.one_in(2)).collect();
@@ -454,7 +468,7 @@ impl World {
                     session,
                     name: mailbox(&name),
                     uids,
-                    to: mailbox(&any(&mut rng)),
+                    to: mailbox(&any_name(rng)),
                     remove: keeping || rng.one_in(4),
                 };
                 ("cluster: COPY or MOVE", call, What::Other)
@@ -470,34 +484,34 @@ impl World {
             }
             27..=28 => {
                 let call = MailboxCall::Create {
-                    name: mailbox(&any(&mut rng)),
+                    name: mailbox(&any_name(rng)),
                     special_use: None,
                 };
                 ("cluster: CREATE", call, What::Other)
             }
             29 if !keeping && self.plan.deletes => {
                 let call = MailboxCall::Delete {
-                    name: mailbox(&any(&mut rng)),
+                    name: mailbox(&any_name(rng)),
                 };
                 ("cluster: DELETE", call, What::Other)
             }
             30 => {
                 let call = MailboxCall::Rename {
-                    from: mailbox(&any(&mut rng)),
-                    to: mailbox(&any(&mut rng)),
+                    from: mailbox(&any_name(rng)),
+                    to: mailbox(&any_name(rng)),
                     rest: None,
                 };
                 ("cluster: RENAME", call, What::Other)
             }
             31 => {
                 let call = MailboxCall::Subscribe {
-                    name: mailbox(&any(&mut rng)),
+                    name: mailbox(&any_name(rng)),
                     subscribed: rng.one_in(2),
                 };
                 ("cluster: SUBSCRIBE", call, What::Other)
             }
             32..=33 => {
-                let name = any(&mut rng);
+                let name = any_name(rng);
                 let call = MailboxCall::Status {
                     name: mailbox(&name),
                 };

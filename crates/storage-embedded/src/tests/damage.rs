@@ -705,8 +705,9 @@ fn the_message_names_the_file_and_what_to_do() {
 /// Below the level of files: whatever the tree gives back, a log that is not whole is noticed by its own hashes.
 #[test]
 fn a_log_that_does_not_hold_together_is_noticed() {
-    use crate::commit_record::{Tree, Write};
     use crate::keys;
+    use crate::sealer::Write;
+    use crate::trees::Tree;
 
     const P: PartitionId = PartitionId(7);
     const O: Origin = Origin(1);

@@ -6,9 +6,9 @@ use whimbrel_storage::{
 
 use super::damage::findings;
 use super::{config, runtime, tempdir, tree};
-use crate::commit_record::{TREE_NAMES, Tree};
 use crate::directory::Directory;
 use crate::failure::read_error;
+use crate::trees::{TREE_NAMES, Tree};
 use crate::{Embedded, FILES_OPEN_MIN};
 
 /// Blobs, each in a file of its own.

@@ -19,8 +19,8 @@ use tempfile::TempDir;
 use whimbrel_storage::{Commit, Hash, LogEntry, Mutation, Origin, PartitionId};
 
 use crate::Embedded;
-use crate::commit_record::Sealer;
 use crate::config::{Config, Disk, RealDisk};
+use crate::sealer::Sealer;
 
 /// A disk with switches. Counts syncs; does none by itself, since in these tests no power is lost: they say what was not
 /// synced is lost by damaging it.

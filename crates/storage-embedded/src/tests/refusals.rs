@@ -12,8 +12,8 @@ use whimbrel_storage::{
 };
 
 use super::{Log, config, runtime, tempdir};
-use crate::commit_record::Failure;
 use crate::directory::{Directory, SyncedFile};
+use crate::sealer::Failure;
 use crate::{Embedded, journal};
 
 const P: PartitionId = PartitionId(3);

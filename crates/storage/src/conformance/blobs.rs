@@ -108,8 +108,8 @@ async fn streams<F: Factory>(factory: &mut F) {
     factory.close(engine).await;
 }
 
-/// Of each range the begin is read, of what cannot be read nothing, and nothing of that disturbs the others. But what comes first is wanted: its
-/// error is told.
+/// The begin of each range is read; a range that cannot be read gives nothing and does not disturb the others. But the first range is needed: its
+/// error is reported.
 async fn several_at_once<E: BlobStore>(engine: &E, kept: &[(BlobInfo, Bytes)]) {
     let nobody = BlobName {
         upload: upload_id(999_999),
@@ -246,9 +246,8 @@ async fn references_keep<F: Factory>(factory: &mut F) {
         .await
         .expect("uploads")
         .name;
-    let commit = |partition, mutations| records(partition, mutations);
     engine
-        .commit(commit(
+        .commit(records(
             P,
             vec![
                 reference(name, "a"),
@@ -259,7 +258,7 @@ async fn references_keep<F: Factory>(factory: &mut F) {
         .await
         .expect("taken");
     engine
-        .commit(commit(Q, vec![reference(name, "a")]))
+        .commit(records(Q, vec![reference(name, "a")]))
         .await
         .expect("taken");
     engine.delete(name).await.expect("no error");
@@ -269,7 +268,7 @@ async fn references_keep<F: Factory>(factory: &mut F) {
     );
 
     engine
-        .commit(commit(
+        .commit(records(
             P,
             vec![
                 release(name, "a"),
@@ -284,7 +283,7 @@ async fn references_keep<F: Factory>(factory: &mut F) {
         "another partition names it"
     );
     engine
-        .commit(commit(Q, vec![release(name, "b")]))
+        .commit(records(Q, vec![release(name, "b")]))
         .await
         .expect("taken");
     assert!(
@@ -295,29 +294,7 @@ async fn references_keep<F: Factory>(factory: &mut F) {
     engine = factory.open().await.expect("opens again");
     assert!(download(&engine, name, 0, u64::MAX).await.expect("reads") == bytes);
 
-    // Handed over: within one commit, and in commits of two partitions that may share a group.
-    engine
-        .commit(commit(Q, vec![release(name, "a"), reference(name, "c")]))
-        .await
-        .expect("taken");
-    assert!(
-        !is_removed(&engine, name).await,
-        "released and named again in one commit"
-    );
-    let handed = engine.commit(commit(P, vec![reference(name, "d")]));
-    let let_go = engine.commit(commit(Q, vec![release(name, "c")]));
-    handed.await.expect("taken");
-    let_go.await.expect("taken");
-    assert!(!is_removed(&engine, name).await, "handed over");
-
-    engine
-        .commit(commit(P, vec![reference(name, "d"), release(name, "d")]))
-        .await
-        .expect("taken");
-    assert!(
-        is_removed(&engine, name).await,
-        "a repeated reference counts once"
-    );
+    hand_over(&engine, name).await;
     assert!(matches!(
         download(&engine, name, 0, 10).await,
         Err(StoreError::NoBlob(_))
@@ -327,29 +304,59 @@ async fn references_keep<F: Factory>(factory: &mut F) {
         "another upload of the same bytes"
     );
 
-    // What is gone is named by who knows that it comes again, and by others only when it is.
-    let late = commit(Q, vec![super::put("late", ""), reference(name, "e")]);
-    let refused = engine.commit(late.clone()).await;
-    assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
-    let mut coming = commit(P, vec![reference(name, "f")]);
-    coming.bodies_come = true;
-    engine.commit(coming).await.expect("taken");
-    engine.commit(late).await.expect("taken: it is named");
-    // Let go of and named again by two that may share a group.
-    let let_go = [(Q, "e"), (P, "f")];
-    let let_go = let_go.map(|(of, holder)| engine.commit(commit(of, vec![release(name, holder)])));
-    let late = engine.commit(commit(Q, vec![reference(name, "g")]));
-    for let_go in let_go {
-        let_go.await.expect("taken");
-    }
-    let refused = late.await;
-    assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
+    name_what_is_gone(&engine, name).await;
 
     factory.close(engine).await;
     engine = factory.open().await.expect("opens again");
     assert_eq!(engine.stat(name).await.expect("reads"), None);
     assert!(download(&engine, other, 0, u64::MAX).await.expect("reads") == bytes);
     factory.close(engine).await;
+}
+
+/// Hands a blob over: within one commit, and in commits of two partitions that may share a group. Then nothing names it.
+async fn hand_over<E: LogStore + BlobStore>(engine: &E, name: BlobName) {
+    engine
+        .commit(records(Q, vec![release(name, "a"), reference(name, "c")]))
+        .await
+        .expect("taken");
+    assert!(
+        !is_removed(engine, name).await,
+        "released and named again in one commit"
+    );
+    let handed = engine.commit(records(P, vec![reference(name, "d")]));
+    let let_go = engine.commit(records(Q, vec![release(name, "c")]));
+    handed.await.expect("taken");
+    let_go.await.expect("taken");
+    assert!(!is_removed(engine, name).await, "handed over");
+
+    engine
+        .commit(records(P, vec![reference(name, "d"), release(name, "d")]))
+        .await
+        .expect("taken");
+    assert!(
+        is_removed(engine, name).await,
+        "a repeated reference counts once"
+    );
+}
+
+/// What is gone is named by who knows that it comes again, and by others only when it is.
+async fn name_what_is_gone<E: LogStore + BlobStore>(engine: &E, name: BlobName) {
+    let late = records(Q, vec![super::put("late", ""), reference(name, "e")]);
+    let refused = engine.commit(late.clone()).await;
+    assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
+    let mut coming = records(P, vec![reference(name, "f")]);
+    coming.bodies_come = true;
+    engine.commit(coming).await.expect("taken");
+    engine.commit(late).await.expect("taken: it is named");
+    // Let go of and named again by two that may share a group.
+    let let_go = [(Q, "e"), (P, "f")];
+    let let_go = let_go.map(|(of, holder)| engine.commit(records(of, vec![release(name, holder)])));
+    let late = engine.commit(records(Q, vec![reference(name, "g")]));
+    for let_go in let_go {
+        let_go.await.expect("taken");
+    }
+    let refused = late.await;
+    assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
 }
 
 async fn unnamed_are_swept<F: Factory>(factory: &mut F) {

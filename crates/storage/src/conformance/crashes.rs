@@ -1,4 +1,4 @@
-//! Crashes: what was acknowledged is there, what was not is there whole or not at all, and logs stay prefixes.
+//! Crashes: acknowledged commits are there, others are there completely or not at all, and logs stay prefixes.
 
 use std::collections::BTreeMap;
 
@@ -114,7 +114,7 @@ async fn crash_again_and_again<F: Factory>(factory: &mut F, seed: u64) {
                 partition.blobs.insert(number, (info.name, bytes));
                 under_way.push((index, number, engine.commit(commit)));
             }
-            // Some are awaited, some are still under way when the node dies.
+            // Some commits are awaited, some are still under way when the node dies.
             while under_way.len() > 20 {
                 let (index, number, commit) = under_way.remove(0);
                 commit.await.expect("is taken");
@@ -181,7 +181,7 @@ async fn check<E: LogStore + BlobStore>(engine: &E, partition: &mut Partition) {
     }
     partition.chain = chain;
     partition.acknowledged = last;
-    // One more, alone, so that a log that was cut short shows at once if it cannot go on.
+    // One more commit, alone: a log that was cut short shows at once if it cannot go on.
     let number = partition.chain.next;
     let mut commit: Commit = partition
         .chain

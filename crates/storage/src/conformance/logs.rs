@@ -55,7 +55,7 @@ async fn jumps<F: Factory>(factory: &mut F) {
         rows.expect("reads").rows.is_empty(),
         "a refused jump leaves nothing"
     );
-    // One that is there, and one of which there was nothing.
+    // A log with entries, and one without.
     for origin in [3, 4] {
         engine.commit(jump(origin, 100)).await.expect("jumps");
     }
@@ -182,7 +182,7 @@ async fn appends_in_order<F: Factory>(factory: &mut F) {
         .expect("reads");
     assert_eq!(all.entries, entries);
     assert_eq!(all.next, None);
-    // From the middle of an entry: the entry that holds the number; and page by page.
+    // From the middle of an entry: the entry that contains the number; and page by page.
     let holds = &entries[5];
     assert_eq!(holds.count, 3, "the sixth entry takes three numbers");
     let page = engine
@@ -376,7 +376,7 @@ async fn what_rests_on_a_refused_commit_is_refused<F: Factory>(factory: &mut F) 
         }],
         ..Commit::new(P)
     };
-    // All are under way at once, as an owner hands them out.
+    // All are under way at once, as an owner submits them.
     let under_way = [
         engine.commit(bad),
         engine.commit(rests(P, "behind it")),
@@ -466,11 +466,20 @@ async fn cuts<F: Factory>(factory: &mut F) {
         2001,
         "stays cut"
     );
+    cut_all(factory, engine, &mut chain).await;
+}
 
-    engine
-        .commit(cut(chain.next))
-        .await
-        .expect("cuts everything");
+/// Cuts all of a log, and then an entry with the commit that brings it.
+async fn cut_all<F: Factory>(factory: &mut F, mut engine: F::Engine, chain: &mut Chain) {
+    let origin = Origin(3);
+    let cut = Commit {
+        cuts: vec![Cut {
+            origin,
+            below: chain.next,
+        }],
+        ..Commit::new(P)
+    };
+    engine.commit(cut).await.expect("cuts everything");
     long(&engine, 0).await;
     assert!(
         engine

@@ -158,7 +158,15 @@ async fn scans_in_order<F: Factory>(factory: &mut F) {
             .expect("is taken");
     }
     keys.sort();
-    for (range, limit) in [
+    for (range, limit) in ranges_and_limits(&keys) {
+        scan_whole(&engine, &keys, range, limit).await;
+    }
+    factory.close(engine).await;
+}
+
+/// What of the sorted `keys` is scanned, and by which steps.
+fn ranges_and_limits(keys: &[Vec<u8>]) -> [(KeyRange, ScanLimit); 8] {
+    [
         (
             KeyRange::all(),
             ScanLimit {
@@ -209,43 +217,45 @@ async fn scans_in_order<F: Factory>(factory: &mut F) {
             },
             ScanLimit::default(),
         ),
-    ] {
-        let expected: Vec<_> = keys
+    ]
+}
+
+/// Scans a range page by page: what is found must be what is there, and no page may exceed its limit.
+async fn scan_whole<E: LogStore>(engine: &E, keys: &[Vec<u8>], range: KeyRange, limit: ScanLimit) {
+    let expected: Vec<_> = keys
+        .iter()
+        .filter(|key| range.contains(key))
+        .cloned()
+        .collect();
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    let mut rest = range.clone();
+    loop {
+        let page = engine.scan(P, rest.clone(), limit).await.expect("scans");
+        assert!(
+            page.rows.len() <= limit.rows.max(1),
+            "no more rows than asked for"
+        );
+        let bytes: usize = page
+            .rows
             .iter()
-            .filter(|key| range.contains(key))
-            .cloned()
-            .collect();
-        let mut found: Vec<Vec<u8>> = Vec::new();
-        let mut rest = range.clone();
-        loop {
-            let page = engine.scan(P, rest.clone(), limit).await.expect("scans");
-            assert!(
-                page.rows.len() <= limit.rows.max(1),
-                "no more rows than asked for"
-            );
-            let bytes: usize = page
-                .rows
-                .iter()
-                .rev()
-                .skip(1)
-                .map(|(key, value)| key.len() + value.len())
-                .sum();
-            assert!(
-                bytes <= limit.bytes,
-                "no row is added when the bytes are reached"
-            );
-            assert!(page.rows.iter().all(|(key, value)| key == value));
-            found.extend(page.rows.iter().map(|(key, _)| key.to_vec()));
-            let Some(next) = page.next else { break };
-            assert!(
-                !page.rows.is_empty(),
-                "a page that is not the last has a row"
-            );
-            rest.start = next;
-        }
-        assert_eq!(found, expected, "{range:?} by {limit:?}");
+            .rev()
+            .skip(1)
+            .map(|(key, value)| key.len() + value.len())
+            .sum();
+        assert!(
+            bytes <= limit.bytes,
+            "no row is added when the bytes are reached"
+        );
+        assert!(page.rows.iter().all(|(key, value)| key == value));
+        found.extend(page.rows.iter().map(|(key, _)| key.to_vec()));
+        let Some(next) = page.next else { break };
+        assert!(
+            !page.rows.is_empty(),
+            "a page that is not the last has a row"
+        );
+        rest.start = next;
     }
-    factory.close(engine).await;
+    assert_eq!(found, expected, "{range:?} by {limit:?}");
 }
 
 async fn partitions_are_apart<F: Factory>(factory: &mut F) {

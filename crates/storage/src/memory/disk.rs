@@ -16,9 +16,9 @@ use crate::{
 /// What can go wrong with the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
-    /// No room: whatever adds something is refused with [`StoreError::Full`]; removing still works.
+    /// No room: writes that add something are refused with [`StoreError::Full`]; removing still works.
     pub full: bool,
-    /// Less room than is kept free, and more than the engine needs: [`Room::Frees`](crate::Room::Frees) is taken,
+    /// Less room than the reserve, and more than the engine needs: [`Room::Frees`](crate::Room::Frees) is accepted,
     /// [`Room::Ordinary`](crate::Room::Ordinary) is not.
     pub below_reserve: bool,
     /// Syncs fail. The first that does poisons the store until the next [`Memory::crash`] or [`Memory::reopen`].
@@ -29,7 +29,7 @@ pub struct Faults {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SyncMark(u64);
 
-/// What was durable on a disk at some time: a backup.
+/// A backup: what was durable on a disk at some time.
 #[derive(Clone, Debug, Default)]
 pub struct DiskCopy(State);
 
@@ -46,7 +46,7 @@ pub struct Memory {
     broken: Broken,
     snapshots: BTreeMap<SnapshotId, BTreeMap<Bytes, Bytes>>,
     next_snapshot: u64,
-    /// What is wrong with the disk at present.
+    /// The faults of the disk at present.
     pub faults: Faults,
 }
 
@@ -131,7 +131,7 @@ impl Memory {
                 .blobs
                 .get(&upload)
                 .is_some_and(|blob| blob.finished.is_some());
-            // Named again meanwhile, durably or not: it stays.
+            // A blob that was named again in the meantime, durably or not, stays.
             if finished
                 && !self.current.is_referenced(upload)
                 && !self.durable.is_referenced(upload)
@@ -142,8 +142,8 @@ impl Memory {
         Ok(())
     }
 
-    /// The node dies and comes back: what was durable is there, and, as `seed` decides, the first so many of the operations
-    /// that were not. Uploads that nothing names are swept.
+    /// The node dies and comes back. What was durable is there. Of the other operations, the first ones are there as well; `seed` decides how many.
+    /// Uploads that no reference names are swept.
     pub fn crash(&mut self, seed: u64) {
         let kept = mix(seed) % (self.unsynced.len() as u64 + 1);
         for op in self
@@ -175,7 +175,7 @@ impl Memory {
         DiskCopy(self.durable.clone())
     }
 
-    /// The node is stopped, what is on its disk goes, and the copy is put there instead.
+    /// The node is stopped, its disk is emptied, and the copy is put there.
     pub fn put_back(&mut self, copy: DiskCopy) {
         self.unsynced.clear();
         self.durable = copy.0;
@@ -241,7 +241,7 @@ impl Memory {
         Ok(id)
     }
 
-    /// As [`Memory::scan`], of what was fixed.
+    /// As [`Memory::scan`], of a snapshot.
     ///
     /// # Errors
     /// `NoSnapshot`.
@@ -256,7 +256,7 @@ impl Memory {
         Ok(page(records, range, limit))
     }
 
-    /// Lets a snapshot go.
+    /// Drops a snapshot.
     pub fn release(&mut self, snapshot: SnapshotId) {
         self.snapshots.remove(&snapshot);
     }
@@ -296,7 +296,7 @@ impl Memory {
         page
     }
 
-    /// How long all logs are.
+    /// The lengths of all logs.
     #[must_use]
     pub fn log_lengths(&self) -> Vec<LogLength> {
         let logs = self.current.logs.iter();
@@ -309,7 +309,7 @@ impl Memory {
         logs.map(length).collect()
     }
 
-    /// Where each log of a partition stands.
+    /// The position of each log of a partition.
     #[must_use]
     pub fn log_positions(&self, partition: PartitionId) -> Vec<(Origin, LogPosition)> {
         let range = (partition, Origin(0))..=(partition, Origin(u64::MAX));
@@ -381,7 +381,7 @@ impl Memory {
         Ok(info)
     }
 
-    /// Gives an upload up.
+    /// Drops an upload.
     ///
     /// # Errors
     /// `Refused` if it is not being written, `Poisoned`.
@@ -392,7 +392,7 @@ impl Memory {
         Ok(())
     }
 
-    /// What is known of a finished blob.
+    /// Name and size of a finished blob.
     #[must_use]
     pub fn blob_stat(&self, name: BlobName) -> Option<BlobInfo> {
         self.current
@@ -431,7 +431,7 @@ impl Memory {
         Ok(Bytes::new())
     }
 
-    /// Removes a blob that nothing names.
+    /// Removes a blob that no reference names.
     ///
     /// # Errors
     /// `Poisoned`.

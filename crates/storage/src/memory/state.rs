@@ -42,7 +42,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Does a change that has been checked.
+    /// Applies a change that has been checked.
     pub(super) fn apply(&mut self, op: &Op) {
         match op {
             Op::Commit(commit) => self.apply_commit(commit),
@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// Whether anything names the blob of `upload`.
+    /// Whether a reference names the blob of `upload`.
     pub(super) fn is_referenced(&self, upload: UploadId) -> bool {
         let least = (upload, PartitionId(0), Bytes::new());
         self.references

@@ -1,8 +1,7 @@
 //! The model behind the asynchronous traits.
 //!
-//! No clock and no thread: whoever polls a commit's future drives the store, and a sync takes
-//! [`MemoryStore::set_sync_polls`] polls. So interleavings depend on the executor alone, and a test on one thread is
-//! deterministic.
+//! No clock and no thread: the caller that polls a commit's future drives the store, and a sync takes [`MemoryStore::set_sync_polls`] polls. So
+//! interleavings depend on the executor alone, and a test on one thread is deterministic.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -82,7 +81,7 @@ impl MemoryStore {
         f(&mut self.lock().memory)
     }
 
-    /// Takes the model out, as after the death of the process: whatever was under way is dropped.
+    /// Takes the model out, as after the death of the process: operations under way are dropped.
     #[must_use]
     pub fn take(&self) -> Memory {
         std::mem::take(&mut *self.lock()).memory

@@ -28,7 +28,8 @@ use super::{
     context::Context,
     expunge,
     mailboxes::status_call,
-    task::{EndCode, Expect, Outcome, Step, Task, Wake},
+    outcome::{EndCode, Outcome},
+    task::{Expect, Step, Task, Wake},
 };
 
 /// APPEND or REPLACE.

@@ -14,7 +14,7 @@ use super::super::{
     blob::{Opened, Reader},
     context::Context,
     fetch::{Located, locate},
-    task::{EndCode, Outcome},
+    outcome::{EndCode, Outcome},
     unwrap::Unwrap,
 };
 

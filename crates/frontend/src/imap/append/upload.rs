@@ -19,7 +19,7 @@ use whimbrel_service::{
     owner::import_upload,
 };
 
-use super::super::{context::Context, task::Outcome, view::service_flags};
+use super::super::{context::Context, outcome::Outcome, view::service_flags};
 
 /// One message.
 pub(super) struct Upload {

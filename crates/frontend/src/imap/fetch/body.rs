@@ -10,7 +10,7 @@ use whimbrel_imap::{
     encode::{BodyAnswer, FetchWriter},
 };
 use whimbrel_mime::{HeaderFilter, Span};
-use whimbrel_service::api::{BlobName, Call};
+use whimbrel_service::api::BlobName;
 
 use super::{
     super::{
@@ -20,6 +20,7 @@ use super::{
         unwrap::Unwrap,
     },
     binary::{Decoded, Source},
+    next::Next,
     preview::Preview,
 };
 
@@ -81,14 +82,6 @@ enum Kept {
     No,
     /// In the second pass they are sent; so many were announced.
     Sent(u64),
-}
-
-/// What a body wants next.
-pub(super) enum Next {
-    Done,
-    Wants(Call),
-    Full,
-    Failed,
 }
 
 /// All there is.

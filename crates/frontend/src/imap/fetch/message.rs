@@ -15,7 +15,8 @@ use whimbrel_service::api::{Call, Reply, Row};
 use super::{
     super::{blob::Opened, context::Context, objectid, view::wire_flags},
     binary::{self, BinaryPart, Source},
-    body::{Body, Next},
+    body::Body,
+    next::Next,
     preview::Preview,
 };
 

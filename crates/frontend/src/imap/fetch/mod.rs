@@ -12,6 +12,7 @@
 mod binary;
 mod body;
 mod message;
+mod next;
 mod preview;
 
 use bytes::Bytes;
@@ -32,9 +33,10 @@ use super::{
     blob::{self, AHEAD_BYTES, Opened, ReadAhead},
     context::Context,
     gone::Earlier,
+    outcome::Outcome,
     ranges::{Cursor, Ranges},
     sync::{self, Sync},
-    task::{Outcome, Step, Task, Wake},
+    task::{Step, Task, Wake},
 };
 
 /// FETCH.

@@ -10,7 +10,7 @@ use super::{
         blob::{Opened, Reader},
         context::Context,
     },
-    body::Next,
+    next::Next,
 };
 
 /// A preview in the making.

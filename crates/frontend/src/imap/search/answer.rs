@@ -10,8 +10,8 @@ use super::{
     super::{
         context::Context,
         finish::SetText,
+        outcome::Outcome,
         ranges::{Cursor, Ranges},
-        task::Outcome,
     },
     find::Matches,
 };

@@ -17,8 +17,9 @@ use super::{
     super::{
         blob::{self, AHEAD_BYTES, Opened, ReadAhead},
         context::Context,
+        outcome::Outcome,
         ranges::{Back, Cursor, Ranges},
-        task::{Outcome, Step, Wake},
+        task::{Step, Wake},
     },
     message::{Message, Next},
     program::{Facts, Program, Summary, SummaryKeys},

@@ -8,8 +8,9 @@ use whimbrel_service::{
 
 use super::super::{
     context::Context,
+    outcome::Outcome,
     ranges::{Cursor, Ranges},
-    task::{Outcome, Step, Wake},
+    task::{Step, Wake},
 };
 
 /// How much of a message is wanted.

@@ -26,7 +26,8 @@ use self::{
 };
 use super::{
     context::Context,
-    task::{Outcome, Step, Task, Wake},
+    outcome::Outcome,
+    task::{Step, Task, Wake},
 };
 
 /// SEARCH.

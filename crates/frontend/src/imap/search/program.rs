@@ -16,7 +16,7 @@ use whimbrel_mime::{
 };
 use whimbrel_service::api::{Flag, Flags, Keyword, MessageId, Row};
 
-use super::super::{objectid, ranges::Ranges, task::Outcome, view::View as Mailbox};
+use super::super::{objectid, outcome::Outcome, ranges::Ranges, view::View as Mailbox};
 
 /// A program.
 pub(super) struct Program {

@@ -15,8 +15,9 @@ use super::{
     super::{
         context::Context,
         finish::SetText,
+        outcome::Outcome,
         ranges::Ranges,
-        task::{Outcome, Step, Task, Wake},
+        task::{Step, Task, Wake},
     },
     answer, done,
     find::{Find, Finding, Matches},

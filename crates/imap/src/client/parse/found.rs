@@ -1,10 +1,10 @@
 //! What SEARCH, SORT and THREAD have found (RFC 9051, sections 7.3.4 and 7.3.5; RFC 5256; RFC 9394).
 
+use super::super::cursor::{Cursor, Result};
 use super::super::response::{Response, ThreadNode};
-use super::{Parser, Result};
 use crate::core::{ModSeq, SequenceSet};
 
-impl Parser<'_> {
+impl Cursor<'_> {
     /// What follows SEARCH and SORT.
     pub(super) fn found(&mut self) -> Result<(Vec<u32>, Option<ModSeq>)> {
         let mut numbers = Vec::new();

@@ -1,11 +1,11 @@
 //! What is taken of servers that are not one's own, though it is not as the RFCs want it: nothing of it is needed to read mail, and a server that sends it
 //! sends it at every connection.
 
+use super::super::cursor::{Cursor, Result};
 use super::super::response::{ReplyCode, Response};
-use super::{Parser, Result};
 use crate::core::DateTime;
 
-impl Parser<'_> {
+impl Cursor<'_> {
     /// A space; none is needed where nothing follows: `+` alone, and `* OK` alone, occur.
     pub(super) fn space_if_more(&mut self) -> Result<()> {
         match self.lenient && self.peek() == Some(b'\r') {

@@ -8,7 +8,7 @@ use whimbrel_storage::{
 use whimbrel_testkit::Rng;
 
 use super::model::{Model, content};
-use crate::commit_record::TREES;
+use crate::trees::TREES;
 
 const PARTITIONS: u64 = 3;
 const ORIGINS: u64 = 2;

@@ -28,7 +28,8 @@ use self::{
 use super::{
     super::{
         context::Context,
-        task::{Outcome, Step, Task, Wake},
+        outcome::Outcome,
+        task::{Step, Task, Wake},
     },
     done,
     find::{Find, Finding, Matches},
