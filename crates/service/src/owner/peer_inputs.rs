@@ -4,8 +4,8 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::AccountId;
 
 use super::{
-    Partition, PartitionOwner, Phase, building, collect, confirming, deferred_loads, failover,
-    leaving, missing_blobs, opening, placement, released,
+    Partition, PartitionOwner, Phase, blob_arrivals, building, collect, confirming, deferred_loads,
+    failover, leaving, opening, placement, releasing,
     remote_batches::{self, Done},
     replication, snapshot, waiting,
 };
@@ -82,7 +82,7 @@ impl PartitionOwner {
             PeerInput::Logs(ticket, logs) => {
                 if let Some(partition) = self.mail.reads.log_ends_found(ticket) {
                     if let Some(Partition::Released(_)) = self.mail.partitions.get(&partition) {
-                        return released::left_logs(&mut self.mail, partition, logs);
+                        return releasing::logs_came(&mut self.mail, partition, logs);
                     }
                     if let Some(Partition::Loading(opening)) =
                         self.mail.partitions.get_mut(&partition)
@@ -101,12 +101,12 @@ impl PartitionOwner {
             }
             PeerInput::Rows(ticket, page) => self.paged(now, ticket, page),
             PeerInput::Body(blob, looked) => {
-                missing_blobs::body_came(&mut self.mail, now, blob, looked)
+                blob_arrivals::body_came(&mut self.mail, now, blob, looked)
             }
-            PeerInput::NoBody(blob) => missing_blobs::nobody_has(&mut self.mail, now, &blob),
-            PeerInput::WantAgain(blob) => missing_blobs::want_again(&mut self.mail, blob),
+            PeerInput::NoBody(blob) => blob_arrivals::nobody_has(&mut self.mail, now, &blob),
+            PeerInput::WantAgain(blob) => blob_arrivals::want_again(&mut self.mail, blob),
             PeerInput::Missed(account, blob) => {
-                missing_blobs::missed(&mut self.mail, account, blob)
+                blob_arrivals::missed(&mut self.mail, account, blob)
             }
         }
     }
@@ -161,7 +161,7 @@ impl PartitionOwner {
     /// Time has passed.
     pub(super) fn peers_due(&mut self, now: Now) {
         for (_, partition) in self.mail.agenda.take_due(now) {
-            released::left_on(&mut self.mail, now, partition);
+            releasing::look_at_holder(&mut self.mail, now, partition);
             self.opened(now, partition);
             waiting::try_again(&mut self.mail, now, partition);
             let Some(own) = self.mail.partitions.running(partition) else {
@@ -262,7 +262,7 @@ impl PartitionOwner {
             own.received(now, peer, frame);
         }
         if !own.looks_late {
-            missing_blobs::want_all(&mut self.mail, partition);
+            blob_arrivals::want_all(&mut self.mail, partition);
         }
         replication::ship(&mut self.mail, now, partition);
     }

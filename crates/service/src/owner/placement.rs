@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use whimbrel_crdt::{Incarnation, PartitionId};
 
-use super::{Mail, Own, Partition, confirming, leaving, released, replication};
+use super::{Mail, Own, Partition, confirming, leaving, releasing, replication};
 use crate::{
     machine::Now,
     peers::{Holders, Phase, clocks},
@@ -16,7 +16,7 @@ use crate::{
 impl Own {
     /// There is a stream to a member which has something of the partition.
     pub(super) fn hears(&mut self, now: Now, peer: Incarnation) {
-        self.parting.remove(&peer);
+        self.parting.stream_of(peer);
         self.readers.linked(clocks(now), peer);
         self.announced.linked(peer);
         self.confirming.stream_of(peer);
@@ -46,7 +46,7 @@ pub(super) fn stand(mail: &mut Mail, now: Now, partition: PartitionId) {
         Phase::Holds => leaving::stay(mail, now, partition),
         Phase::Away => {}
     }
-    released::left_on(mail, now, partition);
+    releasing::look_at_holder(mail, now, partition);
 }
 
 /// The members that hold a partition and have what clients may know.

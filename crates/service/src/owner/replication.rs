@@ -98,7 +98,7 @@ pub(super) fn ship(mail: &mut Mail, now: Now, partition: PartitionId) {
                 continue;
             }
             Request::DropState(state) => {
-                own.states.given.remove(&state);
+                own.states.give_no_more(state);
                 Output::Peer(PeerOutput::Release(state))
             }
             Request::Wake(peer) => Output::Peer(PeerOutput::Wake(partition, peer)),

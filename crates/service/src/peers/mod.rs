@@ -1,7 +1,7 @@
 //! Between an owner and other nodes: what goes in and out, and the machine that keeps one partition's logs alike everywhere.
 //!
 //! Nothing here knows an account. An owner holds one [`Shipping`] for each open partition, gives it what comes from peers and what has become
-//! durable, and carries out what it wants, in its order (`owner::remote_batches`). The driver brings frames and takes them away: it knows streams, and
+//! durable, and carries out what it wants, in its order (`owner::replication`). The driver brings frames and takes them away: it knows streams, and
 //! nothing of what is in a frame but its partition.
 //!
 //! Invariants:
