@@ -340,13 +340,13 @@ impl Machine for PartitionOwner {
 
 #[cfg(test)]
 mod tests {
-    /// All modules, the lowest first, and their texts.
     macro_rules! modules {
         ($($name:ident),* $(,)?) => {
             [$((stringify!($name), include_str!(concat!(stringify!($name), ".rs")))),*]
         };
     }
 
+    /// All modules, the lowest first, and their texts.
     #[rustfmt::skip]
     const MODULES: &[(&str, &str)] = &modules![
         // Helpers and machines.

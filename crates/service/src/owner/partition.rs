@@ -108,6 +108,15 @@ impl Partitions {
         self.all.keys().copied().collect()
     }
 
+    /// What came on a stream that is gone, or is new, for partitions that are being opened.
+    pub(super) fn drop_early(&mut self, peer: Incarnation) {
+        for partition in self.all.values_mut() {
+            if let Partition::Loading(opening) = partition {
+                opening.frames.retain(|(from, _)| *from != peer);
+            }
+        }
+    }
+
     /// The partition, if it is open, and none of its commits has failed.
     pub(super) fn running(&mut self, partition: PartitionId) -> Option<&mut Own> {
         match self.all.get_mut(&partition) {

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     machine::{Now, Output},
-    peers::{OnDurable, PeerOutput, Work},
+    peers::{BatchWork, OnDurable, PeerOutput, Work},
 };
 
 // --- Batches of other nodes ----------------------------------------------------------------------------------------
@@ -86,11 +86,11 @@ fn hand_over(
         return None;
     };
     let applies = work.applies().is_some();
-    let (asked, batch, foreign) = match &work {
-        Work::Store { asked, foreign, .. } => (*asked, &foreign.batch, Some(foreign)),
-        Work::Apply { asked, batch } => (*asked, batch, None),
-        Work::State(_) => return None,
-    };
+    let BatchWork {
+        asked,
+        batch,
+        foreign,
+    } = work.of_batch()?;
     let (mut mutations, mut late, mut woken) = (Vec::new(), Vec::new(), Vec::new());
     let mut sent = Vec::new();
     let (mut shown, mut stalled, mut missed) = (Vec::new(), Vec::new(), Vec::new());
@@ -214,7 +214,7 @@ fn hand_over(
         sent.extend(put.into_iter().map(|(message, content)| SentMessage {
             account,
             message,
-            content,
+            content: content.into(),
         }));
         shown.push((account, take_visible(replica, account)));
         let measured = mail.limits.measure(&mut entry.measured, replica);

@@ -9,21 +9,22 @@
 //! - What comes holds the bodies that it names, here or not: from the commit that takes it over on others may rely on that (see [`super::deliveries`]).
 //! - In memory there is one page.
 
-use std::collections::BTreeMap;
-
-use whimbrel_crdt::{Hash, Incarnation, PartitionId};
+use bytes::Bytes;
+use whimbrel_crdt::PartitionId;
 use whimbrel_replication::partition::Ticket as Asked;
-use whimbrel_storage::{Commit, Room};
+use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{
-    Mail, Own, Partition, Phase, joining, keys,
+    Mail, Own, Phase, joining, keys,
     store_reads::{self, Fix},
 };
 use crate::{
+    log::Log,
     machine::{Note, Now, Output, Ticket},
     peers::{
-        OnDurable, Page, PeerOutput, Rows, Snapshot, SnapshotProgress, StateWork, Work,
+        Page, PeerOutput, Rows, Snapshot, SnapshotProgress, StateWork, Work,
         snapshot::{Joined, encode_rows},
+        taking::{Takes, take},
     },
 };
 
@@ -178,72 +179,26 @@ fn work_on_state(mail: &mut Mail, partition: PartitionId, work: StateWork) {
     let Some(own) = mail.partitions.running(partition) else {
         return;
     };
-    let mut then = None;
-    let commit = match work {
-        StateWork::Begin(held) => {
-            let mut commit = own.log.commit();
-            own.states.begin(*held, ticket, &mut commit);
-            commit
+    let taken = match take(own, ticket, work) {
+        Ok(Some(taken)) => taken,
+        Ok(None) => return,
+        Err(cause) => {
+            return mail.out.warn(format!(
+                "rows of a state of partition {} cannot be kept: {cause}",
+                partition.0
+            ));
         }
-        StateWork::Rows { asked, last, rows } => {
-            let kept = match own.states.keep(partition, last, &rows) {
-                Ok(kept) => kept,
-                Err(cause) => {
-                    // Nothing is durable, so nothing is joined; another donor is asked in time.
-                    return mail.out.warn(format!(
-                        "rows of a state of partition {} cannot be kept: {cause}",
-                        partition.0
-                    ));
-                }
-            };
-            then = Some(OnDurable::Done(asked));
-            let mut commit = own.log.commit_of_others();
-            commit.mutations.extend(kept);
-            commit
-        }
-        StateWork::Forget if own.states.taking().is_none() => return,
-        StateWork::Forget => {
-            let mut commit = own.log.commit();
-            own.states.forget(ticket, &mut commit);
-            commit.room = Room::Frees;
-            commit
-        }
-        StateWork::Join { asked, held, jumps } => {
-            then = Some(OnDurable::Done(asked));
-            adopt(mail, partition, ticket, &held, &jumps)
-        }
-    };
-    let Some(own) = mail.partitions.running(partition) else {
-        return;
     };
     own.gate.submitted(ticket);
-    own.shipping.committing(ticket, then);
-    mail.out.commit(ticket, partition, commit);
+    own.shipping.committing(ticket, taken.then);
+    if taken.joined.is_some() {
+        taken_over(mail, partition);
+    }
+    mail.out.commit(ticket, partition, taken.commit);
 }
 
-/// The one small commit: position, clock and logs are those of both. Accounts are read again when it is durable, and joined.
-fn adopt(
-    mail: &mut Mail,
-    partition: PartitionId,
-    ticket: Ticket,
-    held: &SnapshotProgress,
-    jumps: &BTreeMap<Incarnation, (u64, Hash)>,
-) -> Commit {
-    let Some(Partition::Running(own)) = mail.partitions.get_mut(&partition) else {
-        unreachable!("it was running just now");
-    };
-    let joined = Joined {
-        state: held.snapshot.state,
-        mine: own.log.applied().clone(),
-        theirs: held.snapshot.applied.clone(),
-    };
-    let mut commit = own.log.join(held, jumps);
-    for (origin, number) in held.snapshot.applied.iter() {
-        own.readers.applied(origin, number, &[]);
-    }
-    own.announced.applied(own.log.applied());
-    own.states.take_over(joined, ticket, &mut commit);
-    own.parting.lacks_anew();
+/// Position, clock and logs are those of both. Accounts are read again when that is durable, and joined.
+fn taken_over(mail: &mut Mail, partition: PartitionId) {
     mail.counted.snapshots_received += 1;
     // What is being read of them is of before.
     mail.reads.forget_accounts(partition);
@@ -254,7 +209,47 @@ fn adopt(
             entry.phase = Phase::Absent;
         }
     }
-    commit
+}
+
+impl Takes for Own {
+    fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    fn is_taking(&self) -> bool {
+        self.states.taking().is_some()
+    }
+
+    fn begin(&mut self, held: SnapshotProgress, ticket: Ticket, commit: &mut Commit) {
+        self.states.begin(held, ticket, commit);
+    }
+
+    fn keep(&mut self, last: Vec<u8>, rows: &Bytes) -> Result<Vec<Mutation>, String> {
+        self.states.keep(self.log.partition(), last, rows)
+    }
+
+    fn commit_of_rows(&mut self) -> Commit {
+        self.log.commit_of_others()
+    }
+
+    fn forget(&mut self, ticket: Ticket, commit: &mut Commit) {
+        self.states.forget(ticket, commit);
+    }
+
+    fn take_over(
+        &mut self,
+        held: &SnapshotProgress,
+        joined: Joined,
+        ticket: Ticket,
+        commit: &mut Commit,
+    ) {
+        for (origin, number) in held.snapshot.applied.iter() {
+            self.readers.applied(origin, number, &[]);
+        }
+        self.announced.applied(self.log.applied());
+        self.states.take_over(joined, ticket, commit);
+        self.parting.lacks_anew();
+    }
 }
 
 /// A commit is durable: what is of no use goes on going.

@@ -24,6 +24,7 @@ use crate::{
     peers::{
         Page, SnapshotProgress,
         snapshot::{Joined, decode_held, decode_rows, encode_held},
+        taking::joining_row,
     },
 };
 
@@ -140,10 +141,9 @@ impl States {
 
     /// All of it is here, and is taken over with this commit.
     pub(super) fn take_over(&mut self, joined: Joined, ticket: Ticket, commit: &mut Commit) {
-        let row = log::encode(&joined).into();
         commit.mutations.push(delete(log::TAKING_KEY));
         commit.mutations.push(delete(log::TAKEN_KEY));
-        commit.mutations.push(put(log::JOINING_KEY, row));
+        commit.mutations.push(joining_row(&joined));
         self.taking = None;
         self.joining = Some(Joining::begun(joined, ticket));
     }

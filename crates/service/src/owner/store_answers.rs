@@ -56,9 +56,7 @@ impl PartitionOwner {
             }
             Some(Load::Twin) => {
                 self.mail.reads.end(ticket);
-                self.calls
-                    .sent
-                    .twin_loaded(&mut self.mail, now, ticket, &page);
+                self.calls.sent.loaded(&mut self.mail, now, ticket, &page);
             }
         }
     }
@@ -91,7 +89,7 @@ impl PartitionOwner {
             }
             // Both copies stay.
             Load::Twin => {
-                self.calls.sent.cannot_look(ticket);
+                self.calls.sent.load_failed(ticket);
                 Vec::new()
             }
             Load::Position(partition) | Load::Logs(partition)
@@ -211,7 +209,7 @@ impl PartitionOwner {
         if done {
             blob_arrivals::held(&mut self.mail, now, partition, ticket);
         }
-        self.calls.sent.search_twins(&mut self.mail, ticket, done);
+        self.calls.sent.committed(&mut self.mail, ticket, done);
         self.collection.purge_after(&mut self.mail, ticket, done);
         if !done && !broken("unannounced-is-known") {
             self.mail.sessions.unannounced(partition, ticket);

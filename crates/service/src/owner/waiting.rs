@@ -43,5 +43,6 @@ pub(super) fn try_again(mail: &mut Mail, now: Now, partition: PartitionId) {
     snapshot::sweep_on(mail, partition);
     deferred_loads::load_wanted(mail, partition);
     deferred_loads::load_deferred_loads(mail, partition);
-    mail.reads.log_again(&mut mail.out, partition);
+    let again = mail.reads.logs().again(partition);
+    mail.out.extend(again);
 }
