@@ -31,6 +31,7 @@ use crate::{
     peers::{
         self, Ends, Frame, Holders, LogEnd, OnDurable, PartitionReport, PeerOutput,
         READ_AGAIN_MICROS, Shipping,
+        log_reads::LogReads,
         singleton_snapshot::{Coming, Giving, StoredSnapshots},
         snapshot::Joined,
     },
@@ -132,7 +133,7 @@ pub struct DirectoryOwner {
     /// Nodes of whose logs there is no more than is here.
     closed: Ends,
     /// Logs that are being read for the partition's machine.
-    reads: BTreeMap<Ticket, remote_batches::Read>,
+    reads: LogReads,
     /// Reads that failed are tried again then.
     retry_at: Option<u64>,
     /// States that are given.
@@ -210,7 +211,7 @@ impl DirectoryOwner {
             probes: Probes::new(&ProbeLimits::default()),
             links: BTreeSet::new(),
             closed: Ends::new(),
-            reads: BTreeMap::new(),
+            reads: LogReads::default(),
             retry_at: None,
             giving: Giving::new(PartitionId::DIRECTORY),
             full: BTreeSet::new(),
@@ -258,7 +259,7 @@ impl DirectoryOwner {
             let load = PeerOutput::LoadLogs { ticket, partition };
             self.out.push_back(Output::Peer(load));
         }
-        self.reads.clear();
+        self.reads.forget(PartitionId::DIRECTORY);
         self.out.extend(self.giving.end());
         self.state = Phase::Loading(loading);
     }

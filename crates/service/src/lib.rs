@@ -11,7 +11,7 @@
 //! - No machine reads a clock or does I/O; what takes long (rows into an account, argon2) is given out and comes back as an input.
 //!
 //! Reading order: `api`, `machine`, `log`, `gate`, `turns`, `rests`; `peers/mod`, `peers/shipping` (batches of others), `stamps`. Owner:
-//! `owner/mod`, `loading`, `calls`, `looking`, `writing`, `remote_batches`, `reading`, `confirming`, `failover`, `syncing`, `joining`, `leaving`. Directory:
+//! `owner/mod` (its machines and layers), `mail`, `partition`, `accounts`, `calls`, `writing`, `replication`, `remote_batches`. Directory:
 //! `directory`, `auth`, `directory/decoys`, `scram`. Queue: `queue`, `queue/accepting`, `remote_batches`, `holders`, `forwarding`, `takeover`.
 //! Among other nodes: `cluster`. Offline: `verify`.
 

@@ -5,12 +5,12 @@
 //! elsewhere, or an account that was removed, ends with the batch that says so, remembered logins included, since each is held against the directory
 //! as it is. Its sessions end, and the mail of a removed account goes, when that is durable.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::ControlFlow};
 
 use whimbrel_crdt::{Batch, Incarnation, Stamp};
 use whimbrel_directory::{Address, Op, OwnQuota, Resolution, state::Row};
 use whimbrel_mailbox::AccountId;
-use whimbrel_replication::partition::{Entry, Membership, Ticket as Asked};
+use whimbrel_replication::partition::{Entry, Membership};
 use whimbrel_storage::{Mutation, StoreError};
 
 use super::{DirectoryOwner, PartitionId, Phase, Running, SUBJECT};
@@ -20,19 +20,10 @@ use crate::{
     log,
     machine::{Input, Note, Now, Output, Ticket},
     peers::{
-        Frame, OnDurable, PeerInput, PeerOutput, READ_AGAIN_MICROS, Request, Shipping, Work,
-        keep_early,
+        BatchWork, Frame, OnDurable, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Wanted,
+        Work, keep_early,
     },
 };
-
-/// A log that is being read.
-pub(super) struct Read {
-    asked: Asked,
-    origin: Incarnation,
-    from: u64,
-    bytes_max: usize,
-    failed: bool,
-}
 
 impl DirectoryOwner {
     pub(super) fn peer(&mut self, now: Now, input: PeerInput) {
@@ -183,51 +174,11 @@ impl DirectoryOwner {
             let Some(want) = running.shipping.poll() else {
                 break;
             };
-            self.out.push_back(match want {
-                Request::Read {
-                    asked,
-                    origin,
-                    from,
-                    bytes_max,
-                } => {
-                    let read = Read {
-                        asked,
-                        origin,
-                        from,
-                        bytes_max,
-                        failed: false,
-                    };
-                    let output = read.output(ticket);
-                    self.reads.insert(ticket, read);
-                    output
-                }
-                Request::Cut(origin, below) => {
-                    running.log.cut(origin, below);
-                    continue;
-                }
-                Request::Grown => {
-                    running.growing = Some(ticket);
-                    let mut commit = running.log.commit();
-                    commit.mutations.push(log::grown(running.log.origin()));
-                    running.gate.submitted(ticket);
-                    Output::Commit(ticket, commit)
-                }
-                Request::Snapshot { asked } => self.giving.fix(ticket, asked),
-                Request::ReadState {
-                    asked,
-                    state,
-                    after,
-                    bytes_max,
-                } => self.giving.read(ticket, asked, state, after, bytes_max),
-                Request::DropState(state) => self.giving.release(state),
-                Request::Wake(peer) => Output::Peer(PeerOutput::Wake(PartitionId::DIRECTORY, peer)),
-                Request::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
-                Request::Warn(text) | Request::Alone { warning: text, .. } => {
-                    Output::Log(Note::Warning(text))
-                }
-                Request::Older(because) => Output::Log(Note::Older(because)),
-                Request::Fatal(cause) => Output::Fatal(cause),
-            });
+            let log = &mut running.log;
+            match want.carry_out(PartitionId::DIRECTORY, ticket, log, &mut self.reads) {
+                ControlFlow::Break(told) => self.out.extend(told),
+                ControlFlow::Continue(wanted) => self.carry_out(ticket, wanted),
+            }
         }
         while self.carry_on() {}
         self.share_out_late(now);
@@ -236,9 +187,32 @@ impl DirectoryOwner {
         }
     }
 
+    fn carry_out(&mut self, ticket: Ticket, wanted: Wanted) {
+        let Phase::Running(running) = &mut self.state else {
+            return;
+        };
+        self.out.push_back(match wanted {
+            Wanted::Grown => {
+                running.growing = Some(ticket);
+                let mut commit = running.log.commit();
+                commit.mutations.push(log::grown(running.log.origin()));
+                running.gate.submitted(ticket);
+                Output::Commit(ticket, commit)
+            }
+            Wanted::Alone { warning, .. } => Output::Log(Note::Warning(warning)),
+            Wanted::Snapshot { asked } => self.giving.fix(ticket, asked),
+            Wanted::ReadState {
+                asked,
+                state,
+                after,
+                bytes_max,
+            } => self.giving.read(ticket, asked, state, after, bytes_max),
+            Wanted::DropState(state) => self.giving.release(state),
+        });
+    }
+
     fn log_read(&mut self, now: Now, ticket: Ticket, entries: Vec<Entry>) {
-        if let (Some(read), Phase::Running(running)) = (self.reads.remove(&ticket), &mut self.state)
-        {
+        if let (Some(read), Phase::Running(running)) = (self.reads.came(ticket), &mut self.state) {
             running.shipping.read(now, read.asked, read.origin, entries);
         }
     }
@@ -249,8 +223,8 @@ impl DirectoryOwner {
             self.ship(now);
             return true;
         }
-        match (self.reads.get_mut(&ticket), &mut self.state) {
-            (Some(read), _) => read.failed = true,
+        match (self.reads.failed(ticket), &mut self.state) {
+            (Some(_), _) => {}
             (None, Phase::Loading(loading)) if loading.ticket == ticket => {
                 // At a start somebody is there to be told.
                 if !loading.anew || !cause.is_temporary() {
@@ -295,11 +269,7 @@ impl DirectoryOwner {
     pub(super) fn time(&mut self, now: Now) {
         if self.retry_at.is_some_and(|at| at <= now.mono_micros) {
             self.retry_at = None;
-            for (ticket, read) in &mut self.reads {
-                if std::mem::take(&mut read.failed) {
-                    self.out.push_back(read.output(*ticket));
-                }
-            }
+            self.out.extend(self.reads.again(PartitionId::DIRECTORY));
             if matches!(&self.state, Phase::Loading(loading) if loading.failed) {
                 self.load();
             }
@@ -342,15 +312,20 @@ impl DirectoryOwner {
         let Some(work) = running.shipping.take_work() else {
             return false;
         };
-        let (asked, batch, foreign) = match &work {
-            Work::Store { asked, foreign, .. } => (*asked, &foreign.batch, Some(foreign)),
-            Work::Apply { asked, batch } => (*asked, batch, None),
-            Work::State(_) => {
-                if let Work::State(work) = work {
-                    self.work_on_state(ticket, work);
-                }
+        let work = match work {
+            Work::State(work) => {
+                self.work_on_state(ticket, work);
                 return true;
             }
+            work => work,
+        };
+        let Some(BatchWork {
+            asked,
+            batch,
+            foreign,
+        }) = work.of_batch()
+        else {
+            return false;
         };
         let mut mutations = Vec::new();
         if let Some(ops) = &ops {
@@ -451,18 +426,6 @@ impl Running {
             _ => None,
         });
         told.map(|text| Output::Log(Note::Warning(text))).collect()
-    }
-}
-
-impl Read {
-    fn output(&self, ticket: Ticket) -> Output {
-        Output::Peer(PeerOutput::ReadLog {
-            ticket,
-            partition: PartitionId::DIRECTORY,
-            origin: self.origin,
-            from: self.from,
-            bytes_max: self.bytes_max,
-        })
     }
 }
 

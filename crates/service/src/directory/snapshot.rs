@@ -5,25 +5,25 @@
 //! directory. So after a crash the join is made again, with the same vectors and of the same two sides, and nothing that came later has seen only
 //! half of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use whimbrel_crdt::{Hash, Incarnation, PartitionId, mutants::broken};
+use whimbrel_crdt::mutants::broken;
 use whimbrel_directory::Directory;
 use whimbrel_mailbox::AccountId;
-use whimbrel_replication::partition::Ticket as Asked;
 use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{DirectoryOwner, Phase, Running, remote_batches::removed};
 use crate::{
     api::Ended,
-    log,
+    log::{self, Log},
     machine::{Note, Now, Output, Ticket},
     peers::{
         OnDurable, SnapshotProgress, StateWork,
         log_retention::GivenUp,
         singleton_snapshot::{may_travel, pages},
         snapshot::{Joined, decode_rows},
+        taking::{Takes, joining_row, take},
     },
 };
 
@@ -34,12 +34,7 @@ impl DirectoryOwner {
         let Phase::Running(running) = &mut self.state else {
             return;
         };
-        for ((_, origin), number) in logs
-            .iter()
-            .filter(|((of, _), _)| *of == PartitionId::DIRECTORY)
-        {
-            running.shipping.give_up(now, *origin, *number);
-        }
+        running.shipping.give_up_logs(now, logs);
         self.ship(now);
         let Phase::Running(running) = &mut self.state else {
             return;
@@ -56,67 +51,25 @@ impl DirectoryOwner {
         let Phase::Running(running) = &mut self.state else {
             return;
         };
-        let mut then = None;
-        let mut gone = Vec::new();
-        let commit = match work {
-            StateWork::Begin(held) => {
-                let mut commit = running.log.commit();
-                gone = running.coming.begin(*held, &mut commit);
-                running.theirs = Directory::default();
-                commit
-            }
-            StateWork::Rows { asked, last, rows } => match running.keep(&last, &rows) {
-                Ok(commit) => {
-                    then = Some(OnDurable::Done(asked));
-                    commit
-                }
-                Err(cause) => {
-                    // Nothing is durable, so nothing is joined; another donor is asked in time.
-                    let text = format!("rows of a state of the directory cannot be kept: {cause}");
-                    return self.out.push_back(Output::Log(Note::Warning(text)));
-                }
-            },
-            StateWork::Forget if running.coming.held().is_none() => return,
-            StateWork::Forget => {
-                let mut commit = running.log.commit();
-                gone = running.coming.end(&mut commit);
-                running.theirs = Directory::default();
-                commit.room = Room::Frees;
-                commit
-            }
-            StateWork::Join { asked, held, jumps } => {
-                return self.adopt(ticket, asked, &held, &jumps);
+        let mut taking = Taking {
+            running,
+            gone: Vec::new(),
+        };
+        let taken = match take(&mut taking, ticket, work) {
+            Ok(Some(taken)) => taken,
+            Ok(None) => return,
+            Err(cause) => {
+                let text = format!("rows of a state of the directory cannot be kept: {cause}");
+                return self.out.push_back(Output::Log(Note::Warning(text)));
             }
         };
-        self.hand_out(ticket, commit, then);
-        self.hand_out_pages(gone);
-    }
-
-    /// Position, clock and logs are those of both from now on, and then the rows.
-    fn adopt(
-        &mut self,
-        ticket: Ticket,
-        asked: Asked,
-        held: &SnapshotProgress,
-        jumps: &BTreeMap<Incarnation, (u64, Hash)>,
-    ) {
-        let Phase::Running(running) = &mut self.state else {
-            return;
-        };
-        let joined = Joined {
-            state: held.snapshot.state,
-            mine: running.log.applied().clone(),
-            theirs: held.snapshot.applied.clone(),
-        };
-        let mut commit = running.log.join(held, jumps);
-        let gone = running.coming.end(&mut commit);
-        commit.mutations.push(Mutation::Put {
-            key: log::JOINING_KEY.into(),
-            value: log::encode(&joined).into(),
-        });
-        self.snapshots_received += 1;
-        self.hand_out(ticket, commit, Some(OnDurable::Done(asked)));
-        self.join_rows(&joined);
+        let gone = taking.gone;
+        self.hand_out(ticket, taken.commit, taken.then);
+        if let Some(joined) = taken.joined {
+            // Position, clock and logs are those of both from now on, and then the rows.
+            self.snapshots_received += 1;
+            self.join_rows(&joined);
+        }
         self.hand_out_pages(gone);
     }
 
@@ -214,20 +167,46 @@ impl DirectoryOwner {
     }
 }
 
-impl Running {
-    /// Keeps rows of the state that comes.
-    fn keep(&mut self, last: &[u8], rows: &Bytes) -> Result<Commit, String> {
+/// The directory takes a state.
+struct Taking<'a> {
+    running: &'a mut Running,
+    /// Rows that are of no use, and go behind the commit.
+    gone: Vec<Mutation>,
+}
+
+impl Takes for Taking<'_> {
+    fn log(&mut self) -> &mut Log {
+        &mut self.running.log
+    }
+
+    fn is_taking(&self) -> bool {
+        self.running.coming.held().is_some()
+    }
+
+    fn begin(&mut self, held: SnapshotProgress, _: Ticket, commit: &mut Commit) {
+        self.gone = self.running.coming.begin(held, commit);
+        self.running.theirs = Directory::default();
+    }
+
+    fn keep(&mut self, last: Vec<u8>, rows: &Bytes) -> Result<Vec<Mutation>, String> {
         let rows = decode_rows(rows)?;
         for (key, value) in &rows {
             if !may_travel(key) {
                 return Err("a row that is not the directory's".into());
             }
-            let loaded = self.theirs.load(key, value);
+            let loaded = self.running.theirs.load(key, value);
             loaded.map_err(|error| error.to_string())?;
         }
-        let kept = self.coming.keep(last, rows)?;
-        let mut commit = self.log.commit();
-        commit.mutations.extend(kept);
-        Ok(commit)
+        self.running.coming.keep(&last, rows)
+    }
+
+    fn forget(&mut self, _: Ticket, commit: &mut Commit) {
+        self.gone = self.running.coming.end(commit);
+        self.running.theirs = Directory::default();
+    }
+
+    fn take_over(&mut self, _: &SnapshotProgress, joined: Joined, _: Ticket, commit: &mut Commit) {
+        self.gone = self.running.coming.end(commit);
+        commit.mutations.push(joining_row(&joined));
     }
 }

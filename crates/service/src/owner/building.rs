@@ -1,4 +1,5 @@
-//! From the rows of an account to the account in memory, which is made elsewhere: a large one takes seconds.
+//! From the rows of an account to the account in memory, which is made on another thread: a large one takes seconds. If its partition is being joined with
+//! a snapshot the account is joined then, else it is [loaded](super::loading).
 
 use bytes::Bytes;
 use whimbrel_mailbox::{AccountId, LoadError, Replica};

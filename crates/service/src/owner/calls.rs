@@ -9,7 +9,7 @@ use super::{
     confirming,
     failover::{self, Names},
     held_answers, imports, looking,
-    sent_copies::{self, SentCopies},
+    sent_copies::{self, SentCopies, SentMessage},
     split_commits::{fits, fits_append},
 };
 use crate::{
@@ -203,10 +203,10 @@ impl Calls {
         messages: Vec<NewMail>,
         replaces: Option<Replaced>,
     ) -> Result<Reply, Failure> {
-        if messages.iter().any(|new| !new.flags.keywords().is_empty()) {
-            if let Some(replica) = mail.accounts.replica_mut(account) {
-                replica.forget_keywords();
-            }
+        if messages.iter().any(|new| !new.flags.keywords().is_empty())
+            && let Some(replica) = mail.accounts.replica_mut(account)
+        {
+            replica.forget_keywords();
         }
         let at = mail.at(now, account);
         let replica = mail.accounts.replica(account)?;
@@ -239,9 +239,17 @@ impl Calls {
         fits_append(replica, &plan)?;
         mail.write(now, account, plan.ops, &[name]);
         let uids = plan.outcome;
-        for (uid, content) in uids.iter().zip(&contents) {
-            self.sent
-                .sent_arrived(mail, now, account, name, *uid, content, false);
+        for (uid, content) in uids.iter().zip(contents) {
+            // It may wait for other nodes before it is shown.
+            let replica = mail.accounts.replica(account).ok();
+            if let Some(message) = replica.and_then(|replica| replica.claimant(name, *uid)) {
+                let put = SentMessage {
+                    account,
+                    message,
+                    content,
+                };
+                self.sent.came(mail, now, name, put, false);
+            }
         }
         if replaces.is_some() {
             mail.collect_soon(now, account);

@@ -1,4 +1,8 @@
-//! What goes: collection of removed messages, and accounts that were removed.
+//! What goes: removed messages are collected when all members have applied their removal, and rows of removed accounts go page by page.
+//!
+//! Invariants:
+//! - What no row leads to any more is never found again, so a message's rows and its hold of the body go in one commit.
+//! - Rows of an account are looked for when what was written to it last is durable, and not again before the last of them is gone.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +12,8 @@ use whimbrel_mailbox::{AccountId, BlobName, RowKey, Tombstones};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    Account, Load, Mail, Partition, Phase, blob_name, holder, joining, keys,
-    mail::PAUSE_SECONDS,
-    missing_blobs::{self, unnamed_by},
-    replication,
-    rows::push_row,
+    Account, Load, Mail, Partition, Phase, blob_arrivals, blob_name, holder, joining, keys,
+    mail::PAUSE_SECONDS, missing_blobs::unnamed_by, replication, rows::push_row,
     stalled_accounts::released,
 };
 use crate::{
@@ -148,8 +149,11 @@ impl Collection {
         }
         let mut unnamed = Vec::new();
         if done {
-            unnamed = own.missing_blobs_of(account);
-            mutations.extend(own.names_no_more(account, unnamed.iter().copied()));
+            unnamed = own.missing_blobs.named_by(account);
+            mutations.extend(
+                own.missing_blobs
+                    .names_no_more(account, unnamed.iter().copied()),
+            );
         }
         if !mutations.is_empty() {
             let mut commit = own.log.commit();
@@ -160,7 +164,7 @@ impl Collection {
         if !done {
             return;
         }
-        missing_blobs::missed_no_more(mail, partition, unnamed);
+        blob_arrivals::missed_no_more(mail, partition, unnamed);
         joining::join_anew(mail, partition);
         let last = mail.accounts.get(&account).and_then(|entry| entry.newest);
         match last.filter(|last| mail.out.is_under_way(*last)) {
@@ -292,7 +296,7 @@ fn collect_some(mail: &mut Mail, now: Now, account: AccountId) -> Remains {
         }));
         let blob = dropped.content.map(|(_, blob)| blob);
         let blob = blob.filter(|blob| missed.get(blob) == Some(&index));
-        unit.extend(own.names_no_more(account, blob));
+        unit.extend(own.missing_blobs.names_no_more(account, blob));
         units.push(unit);
     }
     for (row, value) in rows {
@@ -309,7 +313,7 @@ fn collect_some(mail: &mut Mail, now: Now, account: AccountId) -> Remains {
         replication::is_forgotten(mail, now, partition);
     }
     mail.write_rows(account, Room::Frees, units.into_iter().chain(last));
-    missing_blobs::missed_no_more(mail, partition, missed.into_keys());
+    blob_arrivals::missed_no_more(mail, partition, missed.into_keys());
     remains
 }
 

@@ -244,7 +244,7 @@ impl Own {
 
     /// Whether a body is here and held, of a batch that is applied: of accounts that are yet to be joined, or cannot be, it is not known what they lack.
     fn has_body(&self, body: &BlobName) -> bool {
-        let joining = self.states.joining.as_ref();
+        let joining = self.states.joining();
         !self.missing_blobs.contains_key(body) && joining.is_none_or(|joining| joining.knows(body))
     }
 }

@@ -2,13 +2,12 @@
 //! was syncing, claims of theirs were refused, or they were stalled before the start. They are loaded for it.
 //!
 //! Until then what is hidden in them counts as not shown: else a client that goes from here to another node would be taken there for one that has
-//! seen it (docs/design.md#rule-6), and a node that leaves the partition would
-//! leave it to nobody.
+//! seen it (docs/design.md#rule-6), and a node that leaves the partition would leave it to nobody.
 
 use whimbrel_crdt::PartitionId;
 use whimbrel_mailbox::AccountId;
 
-use super::{Account, Mail, Own, Partition, Phase, keys, missing_blobs};
+use super::{Account, Mail, Own, Partition, Phase, blob_arrivals, keys};
 use crate::machine::Now;
 
 impl Own {
@@ -39,7 +38,7 @@ pub(super) fn is_looked_at(mail: &mut Mail, now: Now, account: AccountId) {
         own.late.remove(&account);
     }
     for (blob, looked) in mail.bodies.take_arrived(account) {
-        missing_blobs::body_came(mail, now, blob, looked);
+        blob_arrivals::body_came(mail, now, blob, looked);
     }
 }
 

@@ -8,7 +8,8 @@ use super::{
     Mail, Partition,
     calls::Calls,
     deliveries::{Delivery, Made},
-    keys, sent_copies,
+    keys,
+    sent_copies::{self, SentMessage},
 };
 use crate::{
     api::Entry,
@@ -83,9 +84,16 @@ impl Calls {
                 }
                 // Who sent it was answered when it was in the queue.
                 mail.write_for(now, account, plan.ops, &[], true, None);
-                if let (true, Some(uid)) = (delivery.sent, uid) {
-                    self.sent
-                        .sent_arrived(mail, now, account, &name, uid, &delivery.content, true);
+                let replica = mail.accounts.replica(account).ok();
+                let put = uid.filter(|_| delivery.sent);
+                let put = put.and_then(|uid| replica?.claimant(&name, uid));
+                if let Some(message) = put {
+                    let put = SentMessage {
+                        account,
+                        message,
+                        content: delivery.content.clone(),
+                    };
+                    self.sent.came(mail, now, &name, put, true);
                 }
                 if uid.is_some() {
                     mail.out.push(Output::Log(Note::Delivered {

@@ -16,7 +16,7 @@ use whimbrel_mailbox::{AccountId, MailboxName, Replica, Takeover};
 use whimbrel_replication::announced::{self, EXCEPTED_MAX};
 use whimbrel_storage::{Mutation, Room};
 
-use super::{Account, Mail, Own, Phase, joining::Joining, keys::partition_of};
+use super::{Account, Mail, Own, Phase, keys::partition_of};
 use crate::{
     api::Failure,
     log,
@@ -99,7 +99,7 @@ impl Own {
     fn reports(&self) -> bool {
         self.shipping.has_peers()
             // What came with a state is not shown before it is joined. What cannot be joined is excepted, as all that cannot be opened.
-            && self.states.joining.as_ref().is_none_or(Joining::has_ended)
+            && self.states.has_joined()
             && self.reporting.pending.is_none()
             && (self.reporting.excepts || self.log.applied() != &self.reporting.vector)
     }

@@ -8,8 +8,8 @@ use whimbrel_mailbox::{AccountId, BlobName, MailboxName, MessageId};
 use super::{
     Mail, Partition,
     answers::{failure, new_message},
+    blob_arrivals,
     keys::partition_of,
-    missing_blobs,
     split_commits::fits_append,
 };
 use crate::{
@@ -44,7 +44,7 @@ pub(super) fn import(
     mail.write(now, account, plan.ops, &[name]);
     if !came.is_empty() {
         for blob in came {
-            missing_blobs::body_came(mail, now, blob, now.mono_micros);
+            blob_arrivals::body_came(mail, now, blob, now.mono_micros);
         }
         // The answer waits for the commits that say so: they are the partition's, and with them the bodies are durable.
         let newest = mail

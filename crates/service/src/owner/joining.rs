@@ -11,14 +11,13 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use whimbrel_crdt::{PartitionId, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName, Content, MessageId, Replica, RowKey};
 use whimbrel_storage::{Mutation, Room, StoreError};
 
 use super::{
-    Mail, Partition, Phase, confirming, deferred_loads, keys, loading,
-    missing_blobs::{self, unnamed_by},
+    Mail, Partition, Phase, blob_arrivals, confirming, deferred_loads, keys, loading,
+    missing_blobs::unnamed_by,
     pending_merge::PendingMerge,
     rows::{blob_name, drop_coming, holder, push_row},
     snapshot::{self, PAGE_BYTES, Paging as Pages},
@@ -26,7 +25,6 @@ use super::{
 };
 use crate::{
     api::Failure,
-    log,
     machine::{AccountStatus, Now, Output, Ticket},
     peers::{Page, PeerOutput, snapshot::Joined},
 };
@@ -121,7 +119,7 @@ impl Joining {
         self.after.is_none()
     }
 
-    /// Whether it is known of this body if it is missing_blobs: all accounts that may name it are joined.
+    /// Whether it is known of this body whether it is missing: all accounts that may name it are joined.
     pub(super) fn knows(&self, blob: &BlobName) -> bool {
         matches!(&self.busy, Busy::Ended(Some(pending_merge)) if !pending_merge.may_name(blob))
     }
@@ -286,7 +284,7 @@ fn copy_contents(mail: &mut Mail, account: AccountId) {
 
 fn contents_came(mail: &mut Mail, now: Now, account: AccountId, page: Page) {
     let ticket = mail.out.ticket();
-    // All are read before anything is done: what would be known to be missing_blobs by the good ones would be in no row.
+    // All are read before anything is done: what would be known to be missing by the good ones would be in no row.
     let read = page.rows.into_iter().map(|(key, value)| {
         match keys::row_of_key(keys::key_of_coming(&key)) {
             Ok(RowKey::Content(origin)) => {
@@ -318,7 +316,7 @@ fn contents_came(mail: &mut Mail, now: Now, account: AccountId, page: Page) {
                 holder: holder(account, origin),
             }));
             mail.bodies.miss(blob, entry.partition);
-            mutations.extend(own.lack(blob, &[account].into(), ticket));
+            mutations.extend(own.missing_blobs.lack(blob, &[account].into(), ticket));
             coming.wanted.push(blob);
             let row = RowKey::Content(origin);
             push_row(&mut mutations, account, &row, Some(value.to_vec()));
@@ -347,7 +345,7 @@ fn join_account(mail: &mut Mail, now: Now, account: AccountId) {
     let Some(Partition::Running(own)) = mail.partitions.get_mut(&entry.partition) else {
         return;
     };
-    let Some(joined) = own.states.joining.as_ref().map(|joining| &joining.joined) else {
+    let Some(joined) = own.states.joining().map(|joining| &joining.joined) else {
         return;
     };
     if !matches!(entry.phase, Phase::Joining(_)) {
@@ -419,7 +417,10 @@ fn join_account(mail: &mut Mail, now: Now, account: AccountId) {
         .hold_back(account, replica.missing_blobs());
     // Not all messages stay: what is gone at one of the two is gone.
     let unnamed = unnamed_by(&replica, missing_blobs);
-    units.push(own.names_no_more(account, unnamed.iter().copied()));
+    units.push(
+        own.missing_blobs
+            .names_no_more(account, unnamed.iter().copied()),
+    );
     // The account row is the first, and says that the account is to be joined.
     let gone = |row: &RowKey| Mutation::Delete {
         key: keys::coming_key(state, &keys::row_key(account, row)).into(),
@@ -431,7 +432,7 @@ fn join_account(mail: &mut Mail, now: Now, account: AccountId) {
     mail.out.extend(measured);
     mail.counted.accounts_joined += 1;
     mail.write_rows(account, Room::Ordinary, units);
-    missing_blobs::missed_no_more(mail, partition, unnamed);
+    blob_arrivals::missed_no_more(mail, partition, unnamed);
     if stalled {
         mail.resume(account, replica);
     } else {
@@ -472,7 +473,7 @@ pub(super) fn join_anew(mail: &mut Mail, partition: PartitionId) {
 // --- All accounts ---------------------------------------------------------------------------------------------------
 
 /// A commit is durable: what waited for it goes on. Gives accounts of which contents are copied, and whether these were all
-/// ([`PartitionOwner::copy_on`]).
+/// ([`copy_on`]).
 pub(super) fn join_committed(
     mail: &mut Mail,
     partition: PartitionId,
@@ -519,7 +520,7 @@ pub(super) fn join_on(mail: &mut Mail, partition: PartitionId) {
     let Some(Partition::Running(own)) = mail.partitions.get(&partition) else {
         return;
     };
-    let Some(joining) = &own.states.joining else {
+    let Some(joining) = own.states.joining() else {
         return;
     };
     if !joining.is_durable() || own.failed || own.retry_at.is_some() {
@@ -566,18 +567,16 @@ fn next_found(mail: &mut Mail, partition: PartitionId, page: Page) {
     let Some(own) = mail.partitions.running(partition) else {
         return;
     };
-    let Some(joining) = own.states.joining.as_mut() else {
+    let Some(joining) = own.states.joining_mut() else {
         return;
     };
     joining.busy = Busy::Idle;
     let state = joining.joined.state;
     let Some((key, _)) = page.rows.first() else {
         if !joining.left {
-            own.states.joining = None;
             let mut commit = own.log.commit();
             commit.room = Room::Frees;
-            let key = Bytes::from_static(log::JOINING_KEY);
-            commit.mutations.push(Mutation::Delete { key });
+            own.states.joined(&mut commit);
             mail.hand_out_for(partition, ticket, commit);
             confirming::answer_of_bodies(mail, partition);
         } else {
@@ -596,7 +595,7 @@ fn next_found(mail: &mut Mail, partition: PartitionId, page: Page) {
     joining.cursor = keys::coming_key(state, theirs);
     let stalled = own.stalled.get(&account).is_some_and(|of| of.tried);
     if stalled && is_complete {
-        let joining = own.states.joining.as_mut();
+        let joining = own.states.joining_mut();
         if let Some(joining) = joining {
             joining.left = true;
             let (_, end) = keys::whole_range(account);
@@ -609,7 +608,7 @@ fn next_found(mail: &mut Mail, partition: PartitionId, page: Page) {
     if !is_complete {
         return drop_rows(mail, account);
     }
-    if let Some(joining) = own.states.joining.as_mut() {
+    if let Some(joining) = own.states.joining_mut() {
         joining.busy = Busy::Account(account);
     }
     mail.accounts.used(account);
@@ -648,7 +647,7 @@ fn drop_page(mail: &mut Mail, partition: PartitionId, account: AccountId, page: 
     let Some(own) = mail.partitions.running(partition) else {
         return;
     };
-    let Some(joining) = own.states.joining.as_mut() else {
+    let Some(joining) = own.states.joining_mut() else {
         return;
     };
     if page.rows.is_empty() {

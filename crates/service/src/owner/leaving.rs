@@ -8,90 +8,33 @@
 //! disk here, with the bodies. An answer counts for what was asked: when more has come to this disk since, it is asked anew. When all have said so,
 //! and they are enough, nothing is written here any more, whatever happens: the partition is [closed](super::released), and the driver is told so.
 //!
+//! What they ask and tell each other is remembered in [`super::parting`].
+//!
 //! Invariants:
 //! - Who leaves answers nobody that leaves: two cannot rely on each other.
 //! - Who answers knows that the other one leaves, so that it will not ask that one when it leaves itself.
 //! - Nothing is under way to the disk when the partition is closed, and nothing is forwarded to it afterwards.
 //! - No account is here in part when it is closed, and of no message has another holder the body, but not this node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use whimbrel_crdt::{Incarnation, PartitionId, VersionVector, mutants::broken};
-use whimbrel_mailbox::{AccountId, BlobName};
-use whimbrel_replication::wire::{COVERED_LACKS_MAX, Covered, Leaving as Ask};
+use whimbrel_mailbox::AccountId;
+use whimbrel_replication::wire::{Covered, Leaving as Ask};
 
-use super::{Mail, Own, Partition, released, replication};
+use super::{Mail, Own, Partition, parting::Takes, releasing, replication};
 use crate::{
     machine::{Input, Now, Output},
-    peers::{Frame, PeerOutput, Phase, off_wire, on_wire},
+    peers::{PeerOutput, Phase, off_wire},
 };
 
-/// How often those are asked again that have not answered.
-const ASK_EVERY_MICROS: u64 = 1_000_000;
-
-/// Who has said that it has all that is here.
-#[derive(Default)]
-pub(super) struct Leaving {
-    /// All that clients may have been told of; `None`: some of them are still to be answered.
-    told: Option<VersionVector>,
-    /// That is stable, and nothing new is taken.
-    closing: bool,
-    /// What each was asked, and in which of its lives.
-    covered: BTreeMap<Incarnation, (u32, VersionVector)>,
-    /// Nobody is asked before.
-    ask_at: u64,
-}
-
-/// What a peer that leaves has, and the bodies that were not here when all of that was seen to be applied. What is found to be missing later was brought by
-/// operations that the peer does not have: else a partition that always waits for some body could not be left.
-pub(super) struct Covering {
-    has: VersionVector,
-    lacks: BTreeSet<BlobName>,
-}
-
-impl Leaving {
-    /// When somebody is to be asked again.
-    pub(super) fn deadline(&self) -> u64 {
-        self.ask_at
-    }
-}
-
 impl Own {
-    /// The bodies that are not here of those that a peer may have, all of whose operations are applied.
-    fn lacks_of(&mut self, peer: Incarnation, has: &VersionVector) -> &BTreeSet<BlobName> {
-        let missing_blobs = &self.missing_blobs;
-        let now = || Covering {
-            has: has.clone(),
-            lacks: missing_blobs.keys().copied().collect(),
-        };
-        let covering = self.covering.entry(peer).or_insert_with(now);
-        if covering.has != *has {
-            *covering = now();
-        }
-        covering
-            .lacks
-            .retain(|blob| missing_blobs.contains_key(blob));
-        &covering.lacks
-    }
-
-    /// Bodies of what was applied long ago are missing, or will be.
-    pub(super) fn lacks_anew(&mut self) {
-        self.covering.clear();
-    }
-
     /// Whether accounts are here in part, or were not looked at: what is below the UIDs that were told of them is not claimed again. Who is syncing
     /// has told none.
     fn overlooks(&self) -> bool {
         let in_part =
-            self.states.joining.is_some() || !self.stalled.is_empty() || !self.late.is_empty();
+            self.states.joining().is_some() || !self.stalled.is_empty() || !self.late.is_empty();
         in_part && !self.is_syncing() && !broken("left-in-part")
-    }
-
-    /// A body is here now: who has said that it is missing there, too, is asked again.
-    pub(super) fn asks_anew(&mut self) {
-        if let Some(leaving) = &mut self.leaving {
-            leaving.covered.clear();
-        }
     }
 
     /// All that is on disk; `None`: something is under way to it.
@@ -104,14 +47,11 @@ impl Own {
 
 /// This node leaves a partition: from now on it serves nobody.
 pub(super) fn begin_to_leave(mail: &mut Mail, now: Now, partition: PartitionId) {
-    let Some(own) = mail
-        .partitions
-        .running(partition)
-        .filter(|own| own.leaving.is_none())
-    else {
+    let own = mail.partitions.running(partition);
+    let Some(own) = own.filter(|own| !own.parting.is_leaving()) else {
         return;
     };
-    own.leaving = Some(Leaving::default());
+    own.parting.leave();
     turn_out(mail, partition);
     leave_on(mail, now, partition);
 }
@@ -119,7 +59,7 @@ pub(super) fn begin_to_leave(mail: &mut Mail, now: Now, partition: PartitionId) 
 /// It goes on holding it, after all.
 pub(super) fn stay(mail: &mut Mail, now: Now, partition: PartitionId) {
     if let Some(own) = mail.partitions.running(partition)
-        && own.leaving.take().is_some()
+        && own.parting.stay()
     {
         own.shipping.close(false);
         replication::ship(mail, now, partition);
@@ -159,59 +99,45 @@ fn has_parted(mail: &mut Mail, now: Now, partition: PartitionId) -> bool {
     let Some(own) = mail.partitions.running(partition) else {
         return false;
     };
-    let syncing = own.is_syncing();
-    let Some(leaving) = own.leaving.as_mut().filter(|_| !owes) else {
+    if owes || !own.parting.is_leaving() {
         return false;
-    };
-    let told = leaving.told.get_or_insert_with(|| match syncing {
+    }
+    let syncing = own.is_syncing();
+    let told = || match syncing {
         true => VersionVector::new(),
         false => own.log.applied().clone(),
-    });
-    let is_stable = own.shipping.stable().covers_all(told);
-    if !leaving.closing && (is_stable || broken("left-before-told-is-stable")) {
-        leaving.closing = true;
-        own.shipping.close(true);
-        replication::ship(mail, now, partition);
-        return true;
+    };
+    match own.parting.takes(told, own.shipping.stable()) {
+        Takes::All => return false,
+        Takes::Nothing => {}
+        Takes::NothingNow => {
+            own.shipping.close(true);
+            replication::ship(mail, now, partition);
+        }
     }
-    leaving.closing
+    true
 }
 
 /// Asks those who stay, or closes the partition when all have answered.
 pub(super) fn leave_on(mail: &mut Mail, now: Now, partition: PartitionId) {
-    if mail
-        .partitions
-        .running(partition)
-        .is_none_or(|own| own.leaving.is_none())
-    {
+    let own = mail.partitions.running(partition);
+    if own.is_none_or(|own| !own.parting.is_leaving()) {
         return;
     }
     let has_parted = has_parted(mail, now, partition);
-    let (config, links) = (&mail.config, &mail.links);
+    let config = &mail.config;
     let Some(Partition::Running(own)) = mail.partitions.get_mut(&partition) else {
         return;
     };
-    let Some(leaving) = &mut own.leaving else {
-        return;
-    };
-    let is_due = leaving.ask_at <= now.mono_micros;
-    if is_due {
-        leaving.ask_at = now.mono_micros + ASK_EVERY_MICROS;
-    }
+    let is_due = own.parting.is_due(now);
     let Some(has) = own.on_disk().filter(|_| has_parted && !own.overlooks()) else {
         return;
     };
-    let Some(leaving) = &mut own.leaving else {
-        return;
-    };
-    let stays = |peer: &&Incarnation| config.holds(**peer, partition);
-    let staying: Vec<Incarnation> = config.peers.keys().filter(stays).copied().collect();
-    let lacks = |peer: &Incarnation| {
-        let generation = config.holders.holder_state(*peer, partition).generation;
-        let covered = leaving.covered.get(peer);
-        covered.is_none_or(|(of, had)| *of != generation || *had != has)
-    };
-    let to_ask: BTreeSet<Incarnation> = staying.iter().copied().filter(lacks).collect();
+    let members = config.peers.keys().copied();
+    let staying = members.filter(|peer| config.holds(*peer, partition));
+    let generation = |peer| config.holders.holder_state(peer, partition).generation;
+    let staying: Vec<_> = staying.map(|peer| (peer, generation(peer))).collect();
+    let to_ask = own.parting.lack(&staying, &has);
     if to_ask.is_empty() || broken("left-unasked") {
         if staying.len() >= config.holders_min.max(1) {
             close(mail, now, partition);
@@ -222,12 +148,9 @@ pub(super) fn leave_on(mail: &mut Mail, now: Now, partition: PartitionId) {
         return;
     }
     for peer in to_ask {
-        if links.has(peer) {
-            let has = has.clone();
-            let ask = Frame::Leaving(Ask { partition, has });
-            own.parting.insert(peer, ask);
-            let wake = PeerOutput::Wake(partition, peer);
-            mail.out.push(Output::Peer(wake));
+        if mail.links.has(peer) {
+            own.parting.ask(peer, partition, has.clone());
+            mail.out.peer(PeerOutput::Wake(partition, peer));
         }
     }
 }
@@ -247,27 +170,17 @@ pub(super) fn asked_to_cover(mail: &mut Mail, peer: Incarnation, ask: Ask) {
         return;
     };
     // Parts that are held, and accounts that are yet to be joined, are here and cannot be served; which bodies they lack is not known.
-    let whole = !own.is_syncing() && own.states.joining.is_none() && own.stalled.is_empty();
+    let whole = !own.is_syncing() && own.states.joining().is_none() && own.stalled.is_empty();
     let has_all = own.shipping.applied_all(&ask.has) || broken("answers-without-all");
     if !whole || !has_all {
         return;
     }
-    let holder_state = |of: &Incarnation| config.holders.holder_state(*of, partition).phase;
-    own.covering
-        .retain(|of, _| holder_state(of) == Phase::Leaves);
-    let lacks = own.lacks_of(peer, &ask.has);
-    if lacks.len() > COVERED_LACKS_MAX {
-        return;
+    let holder_state = |of| config.holders.holder_state(of, partition).phase;
+    let leaves = |peer| holder_state(peer) == Phase::Leaves;
+    own.parting.retain(leaves);
+    if own.parting.cover(peer, ask, holders, &own.missing_blobs) {
+        mail.out.peer(PeerOutput::Wake(partition, peer));
     }
-    let covered = Covered {
-        partition,
-        lacks: lacks.iter().map(on_wire).collect(),
-        has: ask.has,
-        holders,
-    };
-    own.parting.insert(peer, Frame::Covered(covered));
-    let wake = PeerOutput::Wake(partition, peer);
-    mail.out.push(Output::Peer(wake));
 }
 
 /// A peer has all that was on this disk when it was asked.
@@ -290,8 +203,7 @@ pub(super) fn covered(mail: &mut Mail, now: Now, peer: Incarnation, answer: Cove
     let lacks: BTreeSet<_> = answer.lacks.iter().map(off_wire).collect();
     // What is hidden here for want of a body must be hidden there, too.
     let nowhere = lacks.iter().eq(own.missing_blobs.keys());
-    if let Some(leaving) = own.leaving.as_mut().filter(|_| nowhere) {
-        leaving.covered.insert(peer, (generation, answer.has));
+    if nowhere && own.parting.covered(peer, generation, answer.has) {
         leave_on(mail, now, partition);
     }
 }
@@ -306,5 +218,5 @@ fn close(mail: &mut Mail, now: Now, partition: PartitionId) {
     for account in mail.accounts.find(partition, |_| true) {
         mail.drop_account(account, crate::api::Failure::Temporary);
     }
-    released::closed_at(mail, now, partition, end);
+    releasing::closed_at(mail, now, partition, end);
 }

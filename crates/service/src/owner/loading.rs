@@ -1,4 +1,5 @@
-//! How partitions and accounts come into memory, and go when they cannot be read or are no more.
+//! An account was read, or there is none: it comes into memory, is opened if the directory knows it, and makes the operations that are due. What waited
+//! for it goes to the agenda, to be handled by the owner.
 
 use whimbrel_crdt::{Dot, mutants::broken};
 use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Peers, Replica, SpecialUse};

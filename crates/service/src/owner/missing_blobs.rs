@@ -8,20 +8,14 @@ use std::{
     ops::Deref,
 };
 
-use whimbrel_crdt::{PartitionId, mutants::broken};
+use whimbrel_crdt::mutants::broken;
 use whimbrel_mailbox::{AccountId, BlobName, Op, Replica};
-use whimbrel_storage::{Mutation, Room};
+use whimbrel_storage::Mutation;
 
-use super::{
-    Mail, Own, Partition, Phase,
-    keys::partition_of,
-    rows::{blob_name, blob_of_batch, named_blob},
-    syncing::SyncState,
-};
+use super::rows::{blob_name, blob_of_batch, named_blob};
 use crate::{
     log,
-    machine::{Note, Now, Output, Ticket},
-    peers::PeerOutput,
+    machine::{Now, Ticket},
 };
 
 /// A body that is not here.
@@ -52,14 +46,27 @@ impl MissingBlob {
 /// The bodies of a partition that are not here, and how many of them each account names: what is told of the partition five times a second must not
 /// look at each.
 #[derive(Default)]
-pub(super) struct Lackings {
+pub(super) struct MissingBlobs {
     all: BTreeMap<BlobName, MissingBlob>,
     accounts: BTreeMap<AccountId, usize>,
     /// So many of which it is not known who names them.
     of_anybody: usize,
+    /// Those that commits under way name.
+    naming: BTreeMap<Ticket, Vec<BlobName>>,
 }
 
-impl Deref for Lackings {
+/// What a body that has come is to what names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Came {
+    /// It is here, and stays.
+    Here,
+    /// It may have gone since it was seen: it is asked for again.
+    AskAgain,
+    /// Nothing names it, or the commit that does is not durable, or it was asked for again.
+    Waits,
+}
+
+impl Deref for MissingBlobs {
     type Target = BTreeMap<BlobName, MissingBlob>;
 
     fn deref(&self) -> &Self::Target {
@@ -67,24 +74,24 @@ impl Deref for Lackings {
     }
 }
 
-impl FromIterator<(BlobName, MissingBlob)> for Lackings {
+impl FromIterator<(BlobName, MissingBlob)> for MissingBlobs {
     fn from_iter<T: IntoIterator<Item = (BlobName, MissingBlob)>>(all: T) -> Self {
-        let mut lackings = Lackings::default();
+        let mut all_missing = MissingBlobs::default();
         for (blob, missing_blobs) in all {
-            lackings.remove(&blob);
+            all_missing.remove(&blob);
             match &missing_blobs.accounts {
-                None => lackings.of_anybody += 1,
+                None => all_missing.of_anybody += 1,
                 Some(accounts) => accounts.iter().for_each(|account| {
-                    *lackings.accounts.entry(*account).or_default() += 1;
+                    *all_missing.accounts.entry(*account).or_default() += 1;
                 }),
             }
-            lackings.all.insert(blob, missing_blobs);
+            all_missing.all.insert(blob, missing_blobs);
         }
-        lackings
+        all_missing
     }
 }
 
-impl Lackings {
+impl MissingBlobs {
     /// The accounts that name any of them; `None`: that is not known of all.
     pub(super) fn accounts(&self) -> Option<impl Iterator<Item = AccountId>> {
         (self.of_anybody == 0).then(|| self.accounts.keys().copied())
@@ -145,7 +152,7 @@ impl Lackings {
         Some(known)
     }
 
-    fn remove(&mut self, blob: &BlobName) -> Option<MissingBlob> {
+    pub(super) fn remove(&mut self, blob: &BlobName) -> Option<MissingBlob> {
         let missing_blobs = self.all.remove(blob)?;
         match &missing_blobs.accounts {
             None => self.of_anybody -= 1,
@@ -155,18 +162,7 @@ impl Lackings {
         }
         Some(missing_blobs)
     }
-}
 
-fn one_less(counts: &mut BTreeMap<AccountId, usize>, account: AccountId) {
-    if let Some(count) = counts.get_mut(&account) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&account);
-        }
-    }
-}
-
-impl Own {
     /// These accounts name a body by this commit. Gives the row that says so, if it is to be written.
     pub(super) fn lack(
         &mut self,
@@ -175,14 +171,12 @@ impl Own {
         ticket: Ticket,
     ) -> Option<Mutation> {
         self.naming.entry(ticket).or_default().push(blob);
-        let known = self
-            .missing_blobs
-            .name(blob, accounts, Named::By(ticket, false))?;
+        let known = self.name(blob, accounts, Named::By(ticket, false))?;
         Some(log::missing_blob_row(&blob, known))
     }
 
     /// No record of the account names these any more. Gives the rows that change: what no other account names is missed by nobody, as
-    /// [`PartitionOwner::missed_no_more`] is to be told.
+    /// [`missed_no_more`](super::blob_arrivals::missed_no_more) is to be told.
     pub(super) fn names_no_more(
         &mut self,
         account: AccountId,
@@ -190,14 +184,14 @@ impl Own {
     ) -> Vec<Mutation> {
         let mut rows = Vec::new();
         for blob in blobs {
-            let Some(accounts) = self.missing_blobs.unname(&blob, account) else {
+            let Some(accounts) = self.unname(&blob, account) else {
                 continue;
             };
             if !accounts.is_empty() {
                 rows.push(log::missing_blob_row(&blob, accounts));
                 continue;
             }
-            self.missing_blobs.remove(&blob);
+            self.remove(&blob);
             rows.push(Mutation::Delete {
                 key: log::missing_blob_key(&blob),
             });
@@ -206,12 +200,64 @@ impl Own {
     }
 
     /// The bodies that are not here and that the account was said to name.
-    pub(super) fn missing_blobs_of(&self, account: AccountId) -> Vec<BlobName> {
-        let of_it = self.missing_blobs.iter().filter(|(_, of)| {
+    pub(super) fn named_by(&self, account: AccountId) -> Vec<BlobName> {
+        let of_it = self.all.iter().filter(|(_, of)| {
             let accounts = of.accounts.as_ref();
             accounts.is_some_and(|accounts| accounts.contains(&account))
         });
         of_it.map(|(blob, _)| *blob).collect()
+    }
+
+    /// A body is here, or was at this time of the monotonic clock.
+    pub(super) fn came(&mut self, blob: &BlobName, looked: u64) -> Came {
+        let Some(missing) = self.all.get_mut(blob) else {
+            return Came::Waits;
+        };
+        match &mut missing.named {
+            _ if broken("body-held-by-another") => Came::Here,
+            Named::By(_, early) => {
+                *early = true;
+                Came::Waits
+            }
+            Named::Since(at, asked) if looked < *at => match std::mem::replace(asked, true) {
+                true => Came::Waits,
+                false => Came::AskAgain,
+            },
+            Named::Since(..) => Came::Here,
+        }
+    }
+
+    /// A commit is durable, and from now on bodies are held that it names. Gives those that are to be asked for again: what was here before may be gone
+    /// meanwhile, if all others that held it have let go (the queue has, when it is delivered).
+    pub(super) fn durable(&mut self, now: Now, ticket: Ticket) -> Vec<BlobName> {
+        let mut ask_again = Vec::new();
+        while let Some(named) = self.naming.first_entry()
+            && *named.key() <= ticket
+        {
+            let (by, blobs) = named.remove_entry();
+            for blob in blobs {
+                let Some(missing) = self.all.get_mut(&blob) else {
+                    continue;
+                };
+                // Perhaps by a later one, too.
+                if let Named::By(of, early) = missing.named
+                    && of == by
+                {
+                    missing.named = Named::Since(now.mono_micros, early);
+                    ask_again.extend(early.then_some(blob));
+                }
+            }
+        }
+        ask_again
+    }
+}
+
+fn one_less(counts: &mut BTreeMap<AccountId, usize>, account: AccountId) {
+    if let Some(count) = counts.get_mut(&account) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&account);
+        }
     }
 }
 
@@ -266,298 +312,43 @@ impl Naming {
     }
 }
 
-/// A body is here, or was at this time of the monotonic clock: what names it is shown.
-pub(super) fn body_came(mail: &mut Mail, now: Now, blob: BlobName, looked: u64) {
-    for partition in mail.bodies.missing_in(&blob) {
-        let Some(own) = mail.partitions.running(partition) else {
-            continue;
-        };
-        let Some(missing_blobs) = own.missing_blobs.all.get_mut(&blob) else {
-            continue;
-        };
-        if !broken("body-held-by-another") {
-            match &mut missing_blobs.named {
-                Named::By(_, early) => {
-                    *early = true;
-                    continue;
-                }
-                Named::Since(at, asked) if looked < *at => {
-                    if !std::mem::replace(asked, true) {
-                        mail.out.push(Output::Peer(PeerOutput::Request(blob)));
-                    }
-                    continue;
-                }
-                Named::Since(..) => {}
-            }
-        }
-        let named_by: Vec<AccountId> = missing_blobs.accounts.iter().flatten().copied().collect();
-        let (waiting, here): (Vec<AccountId>, Vec<AccountId>) = named_by
-            .into_iter()
-            .partition(|account| is_to_be_loaded(mail, *account, blob, looked));
-        if !waiting.is_empty() {
-            for account in here {
-                body_came_to(mail, now, partition, account, blob);
-            }
-            continue;
-        }
-        let Some(own) = mail.partitions.running(partition) else {
-            continue;
-        };
-        let accounts = own.missing_blobs.remove(&blob).and_then(|of| of.accounts);
-        mail.bodies.miss_no_more(blob, partition);
-        if let Some(own) = mail.partitions.running(partition) {
-            own.asks_anew();
-        }
-        let waiting = match accounts {
-            None => mail.accounts.find(partition, |_| true),
-            Some(accounts) => accounts.into_iter().collect(),
-        };
-        let mut row = Some(Mutation::Delete {
-            key: log::missing_blob_key(&blob),
-        });
-        for account in waiting {
-            let entry = mail.accounts.get(&account);
-            let lacks = entry.is_some_and(
-                |entry| matches!(&entry.phase, Phase::Running(replica) if replica.lacks(&blob)),
-            );
-            if lacks {
-                // In one commit with what is shown first.
-                mail.show_with(now, account, row.take(), |replica, at, peers| {
-                    replica.blob_arrived(&blob, at, peers)
-                });
-            }
-        }
-        if let Some(row) = row {
-            write_row(mail, partition, row);
-        }
-        if let Some(own) = mail.partitions.running(partition) {
-            own.confirming.here(&blob, own.newest());
-        }
-        not_awaited(mail, partition, &blob);
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Others that name a body which has come are loaded yet: the account is done with it. It may not be in memory any more when they are, and were
-/// all waited for none might ever be there together with the others.
-fn body_came_to(
-    mail: &mut Mail,
-    now: Now,
-    partition: PartitionId,
-    account: AccountId,
-    blob: BlobName,
-) {
-    let entry = mail.accounts.get(&account);
-    let Some(Phase::Running(replica)) = entry.map(|entry| &entry.phase) else {
-        // One that stalls, or goes: at the end, with the last.
-        return;
-    };
-    let lacks = replica.lacks(&blob);
-    let Some(own) = mail.partitions.running(partition) else {
-        return;
-    };
-    let row = own.names_no_more(account, [blob]).pop();
-    if lacks {
-        mail.show_with(now, account, row, |replica, at, peers| {
-            replica.blob_arrived(&blob, at, peers)
-        });
-    } else if let Some(row) = row {
-        write_row(mail, partition, row);
-    }
-}
+    const ACCOUNT: AccountId = AccountId([1; 16]);
 
-/// By a commit of its own, which goes with what is shown: were it refused on a full disk, the body would be looked for again and again.
-fn write_row(mail: &mut Mail, partition: PartitionId, row: Mutation) {
-    let ticket = mail.out.ticket();
-    if let Some(own) = mail.partitions.running(partition) {
-        let mut commit = own.log.commit();
-        commit.room = Room::Vital;
-        commit.mutations.push(row);
-        mail.hand_out_for(partition, ticket, commit);
-    }
-}
-
-/// Nobody had the body a while ago. What the last record that named it has left is missing_blobs no more, and asked for no more.
-pub(super) fn want_again(mail: &mut Mail, blob: BlobName) {
-    if !mail.bodies.missing_in(&blob).is_empty() {
-        mail.out.push(Output::Peer(PeerOutput::Request(blob)));
-    }
-}
-
-/// A session has found that a body is not here which a record names. If no row says so it is written now, and the body wanted of other nodes:
-/// what was shown stays shown, and can be read when it has come. Other accounts that name it find out by themselves.
-pub(super) fn missed(mail: &mut Mail, account: AccountId, blob: BlobName) {
-    if mail.config.peers.is_empty() {
-        return;
-    }
-    let partition = partition_of(account);
-    let Some(Partition::Running(own)) = mail.partitions.get_mut(&partition) else {
-        return;
-    };
-    if own.failed {
-        return;
-    }
-    let known = own.missing_blobs.get(&blob);
-    let known = known.is_some_and(|of| {
-        let accounts = of.accounts.as_ref();
-        accounts.is_none_or(|accounts| accounts.contains(&account))
-    });
-    if known {
-        // It is under way, or nobody has it; a node that is linked since may.
-        mail.out.push(Output::Peer(PeerOutput::Request(blob)));
-        return;
-    }
-    let named = mail.accounts.get(&account).is_some_and(|entry| {
-        matches!(&entry.phase, Phase::Running(replica) if replica.contents().any(|(_, of)| of == blob))
-    });
-    // The message was removed meanwhile, and the body with it.
-    if !named {
-        return;
-    }
-    let ticket = mail.out.ticket();
-    let Some(own) = mail.partitions.running(partition) else {
-        return;
-    };
-    own.lacks_anew();
-    let mut commit = own.log.commit();
-    commit
-        .mutations
-        .extend(own.lack(blob, &BTreeSet::from([account]), ticket));
-    mail.bodies.miss(blob, partition);
-    mail.counted.blobs_missed += 1;
-    mail.hand_out_for(partition, ticket, commit);
-    let text = format!(
-        "body {} of account {account} is not here, and nothing said so: it is looked for at other nodes",
-        blob_name(&blob)
-    );
-    mail.out.push(Output::Log(Note::Warning(text)));
-    mail.out.push(Output::Peer(PeerOutput::Request(blob)));
-}
-
-/// A commit that names bodies is durable: from now on they are held for it. One that was here before may be gone meanwhile, if all others that held it
-/// have let go (the queue has, when it is delivered): it is looked for again.
-pub(super) fn held(mail: &mut Mail, now: Now, partition: PartitionId, ticket: Ticket) {
-    let Some(Partition::Running(own)) = mail.partitions.get_mut(&partition) else {
-        return;
-    };
-    while let Some(named) = own.naming.first_entry()
-        && *named.key() <= ticket
-    {
-        let (by, blobs) = named.remove_entry();
-        for blob in blobs {
-            let Some(missing_blobs) = own.missing_blobs.all.get_mut(&blob) else {
-                continue;
-            };
-            // Perhaps by a later one, too.
-            if let Named::By(of, early) = missing_blobs.named
-                && of == by
-            {
-                missing_blobs.named = Named::Since(now.mono_micros, early);
-                if early {
-                    mail.out.push(Output::Peer(PeerOutput::Request(blob)));
-                }
-            }
+    fn blob() -> BlobName {
+        BlobName {
+            hash: [1; 32],
+            upload: [2; 16],
         }
     }
-}
 
-/// A body has come, or was here at this time of the monotonic clock. Whether an account that names it has to be loaded first; it will be.
-pub(super) fn is_to_be_loaded(
-    mail: &mut Mail,
-    account: AccountId,
-    blob: BlobName,
-    looked: u64,
-) -> bool {
-    let phase = mail.accounts.get(&account).map(|entry| &entry.phase);
-    let is_here = match phase {
-        None | Some(Phase::Absent | Phase::Loading { .. } | Phase::Asking | Phase::Joining(_)) => {
-            // A stalled one is loaded by the next start.
-            mail.partitions.is_stalled(account)
-        }
-        Some(Phase::Resuming(_)) => false,
-        Some(Phase::Running(_) | Phase::Unopened | Phase::Removed | Phase::Purging) => true,
-    };
-    if is_here {
-        return false;
-    }
-    mail.bodies.arrive(account, blob, looked);
-    mail.accounts.used(account);
-    mail.load(account);
-    true
-}
-
-/// A body is here, or no linked node has it, or nothing names it.
-pub(super) fn not_awaited(mail: &mut Mail, partition: PartitionId, blob: &BlobName) {
-    if let Some(own) = mail.partitions.running(partition)
-        && let SyncState::Fetching(bodies) = &mut own.age
-        && bodies.remove(blob)
-    {
-        all_fetched(mail, partition);
-    }
-}
-
-/// Of these bodies some may be missing_blobs no more, since no message names them.
-pub(super) fn missed_no_more(
-    mail: &mut Mail,
-    partition: PartitionId,
-    blobs: impl IntoIterator<Item = BlobName>,
-) {
-    for blob in blobs {
-        let own = mail.partitions.running(partition);
-        if let Some(own) = own.filter(|own| !own.missing_blobs.contains_key(&blob)) {
-            // As for who asks from now on: what named it is gone, here as there, when this is durable.
-            own.confirming.here(&blob, own.newest());
-            mail.bodies.miss_no_more(blob, partition);
-            not_awaited(mail, partition, &blob);
+    fn at(mono_micros: u64) -> Now {
+        Now {
+            mono_micros,
+            ..Now::default()
         }
     }
-}
 
-/// No linked node has this body: nothing waits for it, and who is new need not have it.
-pub(super) fn nobody_has(mail: &mut Mail, now: Now, blob: &BlobName) {
-    for partition in mail.bodies.missing_in(blob) {
-        let own = mail.partitions.running(partition);
-        let accounts = own.and_then(|own| own.missing_blobs.get(blob)?.accounts.clone());
-        for account in accounts.into_iter().flatten() {
-            let entry = mail.accounts.get(&account);
-            let waits = entry.is_some_and(
-                |entry| matches!(&entry.phase, Phase::Running(replica) if replica.awaits(blob)),
-            );
-            if waits {
-                mail.show_with(now, account, None, |replica, at, peers| {
-                    replica.nobody_has(blob, at, peers)
-                });
-            }
-        }
-        not_awaited(mail, partition, blob);
+    #[test]
+    fn a_body_counts_when_it_was_here_after_its_commit() {
+        let mut missing = MissingBlobs::default();
+        assert_eq!(missing.came(&blob(), 0), Came::Waits);
+        assert!(missing.lack(blob(), &[ACCOUNT].into(), Ticket(1)).is_some());
+        assert_eq!(missing.came(&blob(), 5), Came::Waits);
+        assert!(missing.durable(at(9), Ticket(0)).is_empty());
+        // It came early: whether it is still here is asked once.
+        assert_eq!(missing.durable(at(9), Ticket(1)), [blob()]);
+        assert_eq!(missing.came(&blob(), 8), Came::Waits);
+        assert_eq!(missing.came(&blob(), 9), Came::Here);
+        assert!(missing.lack(blob(), &[ACCOUNT].into(), Ticket(2)).is_none());
+        assert!(missing.durable(at(20), Ticket(2)).is_empty());
+        assert_eq!(missing.came(&blob(), 19), Came::AskAgain);
+        assert_eq!(missing.came(&blob(), 19), Came::Waits);
+        assert_eq!(missing.named_by(ACCOUNT), [blob()]);
+        assert_eq!(missing.names_no_more(ACCOUNT, [blob()]).len(), 1);
+        assert!(missing.is_empty() && missing.accounts().unwrap().count() == 0);
     }
-}
-
-/// When nothing is missing_blobs that is kept.
-pub(super) fn all_fetched(mail: &mut Mail, partition: PartitionId) {
-    let ticket = mail.out.ticket();
-    let Some(own) = mail.partitions.running(partition) else {
-        return;
-    };
-    if !matches!(&own.age, SyncState::Fetching(bodies) if bodies.is_empty() || broken("syncing-without-bodies"))
-    {
-        return;
-    }
-    own.age = SyncState::Growing(ticket);
-    let mut commit = own.log.commit();
-    commit.mutations.push(log::grown(own.log.origin()));
-    // And whether anybody was left who had all of it.
-    commit.mutations.push(own.log.record());
-    // Told once, to who is new.
-    commit.mutations.extend(own.announced_row());
-    mail.hand_out_for(partition, ticket, commit);
-}
-
-/// Bodies that are not here are looked for.
-pub(super) fn want_all(mail: &mut Mail, partition: PartitionId) {
-    let Some(own) = mail.partitions.running(partition) else {
-        return;
-    };
-    let missing_blobs: Vec<BlobName> = own.missing_blobs.keys().copied().collect();
-    let want = |blob| Output::Peer(PeerOutput::Request(blob));
-    mail.out.extend(missing_blobs.into_iter().map(want));
 }

@@ -10,16 +10,38 @@
 //! - When a commit fails (full disk) all accounts of the partition are dropped and read again: memory is never ahead of the store.
 //! - Accounts that no session watches are evicted, the longest unused first, when the budget is passed.
 //!
-//! Reading order: this file (phases, time), [`loading`] and [`building`], [`calls`] and [`looking`] (what a call does), [`writing`],
-//! [`remote_batches`] (what other nodes did), [`split_commits`], [`reading`] (who else looks, and what waits for them), [`failover`] (clients that
-//! come from another node), [`stalled_accounts`] (what cannot be done), [`snapshot`] and [`joining`] (rows in place of a log), [`syncing`] (a node
-//! that is new), [`deliveries`] (deliveries that others must have), [`confirming`] (answers that wait for others), [`waiting`] (after a refused
-//! commit), [`placement`] (who holds what), [`leaving`] and [`released`] (partitions that this node drops), [`collect`], [`sent_copies`], [`keys`],
-//! [`rows`].
+//! **Who owns what, and who calls whom.** Modules call downward only, as a test below says; what one has to say to a higher one it returns, or notes in
+//! the agenda. From the bottom:
+//!
+//! 1. *Machines*, each with private fields and without a look at the others. Of the owner: [`outbox`] (outputs, tickets, commits under way),
+//!    [`store_reads`] (what the store was asked), [`agenda`] (what is to be looked at again, and when), [`accounts`], [`sessions`], [`quota`] and
+//!    [`memory`], [`bodies`], [`links`], [`deliveries`] (entries of the queue). Of each partition ([`partition`]): [`missing_blobs`], [`parting`] (who
+//!    leaves it), [`released`] (it goes), [`states`] (snapshots that come and are given), `Confirming` in [`confirming`], and those of other modules
+//!    and crates: log, gate, `peers::Shipping`, readers.
+//! 2. [`mail`] owns all of these: the accounts and partitions in memory. What everybody does with them: [`writing`], [`split_commits`], [`showing`],
+//!    [`requests`] (ask for what is not in memory, drop what is).
+//! 3. What is done with `mail`:
+//!    - *Accounts come into memory*: [`building`], [`joining`] (with a snapshot), [`stalled_accounts`], [`loading`]; [`deferred_loads`],
+//!      [`blob_arrivals`].
+//!    - *Calls*: [`calls`] owns the search for second copies ([`sent_copies`]); [`looking`], [`imports`], [`failover`] (clients that come from another
+//!      node), [`confirming`] and [`held_answers`]; [`delivering`] for the queue.
+//!    - *Replication*: [`replication`] (what a partition's machine wants), [`remote_batches`], [`reading`] (who looks at accounts elsewhere);
+//!      [`replication_budget`] owns the windows.
+//!    - *Snapshots*: [`snapshot`] gives and takes; [`joining`].
+//!    - *Partitions that are gained or released*: [`opening`], [`syncing`], [`placement`], [`leaving`], [`releasing`]; [`waiting`] after a refused
+//!      commit.
+//!    - *Removal*: [`collect`] owns removals of accounts that wait for a commit.
+//! 4. The owner gives each input to those whose it is, and does for several of them what follows: this file, [`store_answers`], [`peer_inputs`]. It alone
+//!    handles inputs that have waited.
+//!
+//! Below all: [`config`], [`keys`], [`rows`], [`answers`].
+//!
+//! Reading order: this file, [`mail`], [`partition`], [`accounts`], [`calls`], [`writing`], [`replication`], [`remote_batches`]; then what you look for.
 
 mod accounts;
 mod agenda;
 mod answers;
+mod blob_arrivals;
 mod bodies;
 mod building;
 mod calls;
@@ -43,6 +65,7 @@ mod memory;
 mod missing_blobs;
 mod opening;
 mod outbox;
+mod parting;
 mod partition;
 mod peer_inputs;
 mod pending_merge;
@@ -50,6 +73,7 @@ mod placement;
 mod quota;
 mod reading;
 mod released;
+mod releasing;
 mod remote_batches;
 mod replication;
 mod replication_budget;
@@ -61,6 +85,7 @@ mod showing;
 mod snapshot;
 mod split_commits;
 mod stalled_accounts;
+mod states;
 mod store_answers;
 mod store_reads;
 mod syncing;
@@ -98,9 +123,12 @@ use crate::{
 
 /// The owner of some partitions.
 pub struct PartitionOwner {
+    /// What is in memory, and what is asked and told.
     mail: Mail,
     calls: Calls,
+    /// What goes.
     collection: Collection,
+    /// What may wait to be sent to other nodes, and what of theirs for the disk.
     windows: Windows,
 }
 
@@ -125,7 +153,7 @@ impl PartitionOwner {
     // --- What has waited -----------------------------------------------------------------------------------------------
 
     /// Handles what need not wait any more.
-    pub(super) fn again(&mut self, now: Now) {
+    fn again(&mut self, now: Now) {
         for input in self.mail.agenda.take_again() {
             self.handle_again(now, input);
         }
@@ -133,7 +161,7 @@ impl PartitionOwner {
 
     /// What has waited. A delivery may have waited for so long that another node has made it, and its entry let go of the body: it is not made
     /// without. If it is to be made all the same the queue asks again.
-    pub(super) fn handle_again(&mut self, now: Now, input: Input) {
+    fn handle_again(&mut self, now: Now, input: Input) {
         match input {
             Input::Deliver { ticket, entry, .. }
                 if !self.mail.deliveries.is_open(entry.id.tag()) =>
@@ -145,7 +173,7 @@ impl PartitionOwner {
     }
 
     /// Does with what waits for accounts of a partition what can be done with it now.
-    pub(super) fn take_up(&mut self, now: Now, partition: PartitionId) {
+    fn take_up(&mut self, now: Now, partition: PartitionId) {
         let waits = |entry: &Account| !entry.waiting.is_empty();
         for account in self.mail.accounts.find(partition, waits) {
             let waiting = self
@@ -185,7 +213,7 @@ impl PartitionOwner {
                 .map_or_else(BTreeSet::new, |own| placement::complete_at(&self.mail, own)),
             left: match state {
                 Partition::Released(left) => Some(LeftReport {
-                    end: left.end,
+                    end: left.end(),
                     is_gone: left.is_gone(),
                 }),
                 _ => None,
@@ -307,5 +335,80 @@ impl Machine for PartitionOwner {
     fn deadline(&self) -> Option<u64> {
         let all = [self.mail.agenda.deadline(), self.windows.deadline()];
         all.into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    macro_rules! modules {
+        ($($name:ident),* $(,)?) => {
+            [$((stringify!($name), include_str!(concat!(stringify!($name), ".rs")))),*]
+        };
+    }
+
+    /// All modules, the lowest first, and their texts.
+    #[rustfmt::skip]
+    const MODULES: &[(&str, &str)] = &modules![
+        // Helpers and machines.
+        keys, memory, outbox, agenda, links, bodies, deliveries, pending_merge, answers, rows, config, sessions, store_reads,
+        missing_blobs, parting, states, accounts, partition,
+        // Accounts and partitions in memory.
+        mail, quota, writing, split_commits, showing, requests,
+        // What is done with them.
+        blob_arrivals, deferred_loads, syncing, loading, stalled_accounts, confirming, held_answers, failover, snapshot, joining, building,
+        released, releasing, replication, replication_budget, remote_batches, reading, leaving, placement, waiting, opening, collect,
+        looking, imports, sent_copies, calls, delivering,
+        // Routes.
+        store_answers, peer_inputs,
+    ];
+
+    /// The code of a module without comments, tests and what it takes from elsewhere in the crate.
+    fn code(text: &str) -> String {
+        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let lines = text.lines().map(str::trim_start);
+        let lines: Vec<&str> = lines.filter(|line| !line.starts_with("//")).collect();
+        let code = lines.join(" ");
+        let statements = code.split(';').map(str::trim_start);
+        let statements = statements.filter(|of| !of.starts_with("use crate::"));
+        statements.collect::<Vec<_>>().join(";")
+    }
+
+    /// Whether code names a function of a module. Types may be of higher ones.
+    fn calls(code: &str, module: &str) -> bool {
+        let path = format!("{module}::");
+        code.match_indices(&path).any(|(at, _)| {
+            let is_whole = !code[..at].ends_with(|c: char| c.is_alphanumeric() || "_:".contains(c));
+            let rest = &code[at + path.len()..];
+            let mut names = match rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+                Some((names, _)) => names.split(','),
+                None => rest.split(' '),
+            };
+            let is_function =
+                |name: &str| name != "self" && name.starts_with(|c: char| c.is_lowercase());
+            is_whole
+                && match rest.starts_with('{') {
+                    true => names.any(|name| is_function(name.trim())),
+                    false => names.next().is_some_and(is_function),
+                }
+        })
+    }
+
+    #[test]
+    fn modules_call_downward_only() {
+        let declared = include_str!("mod.rs").lines().filter_map(|line| {
+            let line = line.strip_prefix("pub ").unwrap_or(line);
+            line.strip_prefix("mod ")?.strip_suffix(';')
+        });
+        let mut declared: Vec<&str> = declared.collect();
+        let mut named: Vec<&str> = MODULES.iter().map(|(name, _)| *name).collect();
+        declared.sort_unstable();
+        named.sort_unstable();
+        assert_eq!(declared, named);
+        for (at, (lower, text)) in MODULES.iter().enumerate() {
+            let code = code(text);
+            for (higher, _) in &MODULES[at + 1..] {
+                assert!(!calls(&code, higher), "{lower} calls {higher}");
+            }
+        }
     }
 }

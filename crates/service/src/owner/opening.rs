@@ -12,10 +12,11 @@ use super::{
     collect::StableBefore,
     confirming::Confirming,
     failover::Reporting,
-    missing_blobs::{Lackings, MissingBlob},
-    released,
-    snapshot::States,
+    missing_blobs::{MissingBlob, MissingBlobs},
+    parting::Parting,
+    releasing,
     stalled_accounts::stalled_of_row,
+    states::States,
     syncing::SyncState,
 };
 use crate::{
@@ -68,7 +69,7 @@ pub(super) fn open_read(mail: &mut Mail, now: Now, partition: PartitionId) -> Op
     let mut rows = opening.rows.iter();
     let kept = rows.find(|(key, _)| key == log::ANNOUNCED_KEY);
     let rows = opening.rows.iter();
-    let missing_blobs: Lackings = rows
+    let missing_blobs: MissingBlobs = rows
         .filter_map(|(key, value)| {
             let missing_blobs = MissingBlob::read(log::accounts_of(value), now.mono_micros);
             Some((log::missing_blob_of_key(key)?, missing_blobs))
@@ -99,7 +100,7 @@ pub(super) fn open_read(mail: &mut Mail, now: Now, partition: PartitionId) -> Op
     // come yet of what that one wrote before.
     if away.is_some() && !is_alone || lacks {
         let (rows, logs) = (std::mem::take(&mut opening.rows), opening.logs.take());
-        released::drop_of_another(mail, partition, rows, logs.flatten().unwrap_or_default());
+        releasing::drop_of_another(mail, partition, rows, logs.flatten().unwrap_or_default());
         return None;
     }
     let comes_back = away.is_some();
@@ -199,10 +200,7 @@ pub(super) fn open_read(mail: &mut Mail, now: Now, partition: PartitionId) -> Op
         counters: VecDeque::new(),
         deadline: None,
         missing_blobs,
-        naming: BTreeMap::new(),
-        leaving: None,
-        parting: BTreeMap::new(),
-        covering: BTreeMap::new(),
+        parting: Parting::default(),
         generation,
         confirming: Confirming::new(partition, mail.config.waits),
         gate: Gate::default(),

@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 
 use whimbrel_crdt::{Incarnation, PartitionId};
-use whimbrel_mailbox::{AccountId, BlobName};
+use whimbrel_mailbox::AccountId;
 use whimbrel_replication::{announced::Announced, partition::Membership, readers::Readers};
 
 use super::{
-    collect, confirming, failover, joining, keys::partition_of, leaving, missing_blobs, opening,
-    released, snapshot, stalled_accounts, syncing,
+    collect, confirming, failover, joining, keys::partition_of, missing_blobs, opening, parting,
+    released, stalled_accounts, states, syncing,
 };
 use crate::{
     gate::Gate,
     log::Log,
     machine::Ticket,
-    peers::{Frame, Shipping, Work},
+    peers::{Shipping, Work},
 };
 
 pub(super) enum Partition {
@@ -44,15 +44,9 @@ pub(super) struct Own {
     /// When it wants to be called.
     pub(super) deadline: Option<u64>,
     /// Bodies that batches of other nodes name and that are not here: what names them is not shown.
-    pub(super) missing_blobs: missing_blobs::Lackings,
-    /// Those that commits under way name.
-    pub(super) naming: BTreeMap<Ticket, Vec<BlobName>>,
-    /// This node leaves the partition.
-    pub(super) leaving: Option<leaving::Leaving>,
-    /// What peers are asked and told when one of the two leaves: the last of it.
-    pub(super) parting: BTreeMap<Incarnation, Frame>,
-    /// What those who leave have, and which bodies that it names are not here.
-    pub(super) covering: BTreeMap<Incarnation, leaving::Covering>,
+    pub(super) missing_blobs: missing_blobs::MissingBlobs,
+    /// Who leaves it, and who has what they have.
+    pub(super) parting: parting::Parting,
     /// How often this node has come back to the partition.
     pub(super) generation: u32,
     /// What was written here and waits for other nodes, and what they want to know of theirs.
@@ -60,7 +54,7 @@ pub(super) struct Own {
     pub(super) gate: Gate,
     /// It does nothing of itself before this time: a commit was refused, or reading from the store failed.
     pub(super) retry_at: Option<u64>,
-    /// Then it looks for the bodies that are missing_blobs.
+    /// Then it looks for the bodies that are missing.
     pub(super) looks_late: bool,
     /// Accounts in which messages were late while the partition was syncing, or may be since their claims were refused.
     pub(super) late: BTreeSet<AccountId>,
@@ -69,7 +63,7 @@ pub(super) struct Own {
     /// Accounts that cannot go on.
     pub(super) stalled: BTreeMap<AccountId, stalled_accounts::Stalled>,
     /// What is given to and taken from other nodes in place of logs.
-    pub(super) states: snapshot::States,
+    pub(super) states: states::States,
     /// Whether this node has what clients may know.
     pub(super) age: syncing::SyncState,
     /// What is stable, and was when the queue had not been heard of as far as now.
@@ -114,6 +108,15 @@ impl Partitions {
         self.all.keys().copied().collect()
     }
 
+    /// What came on a stream that is gone, or is new, for partitions that are being opened.
+    pub(super) fn drop_early(&mut self, peer: Incarnation) {
+        for partition in self.all.values_mut() {
+            if let Partition::Loading(opening) = partition {
+                opening.frames.retain(|(from, _)| *from != peer);
+            }
+        }
+    }
+
     /// The partition, if it is open, and none of its commits has failed.
     pub(super) fn running(&mut self, partition: PartitionId) -> Option<&mut Own> {
         match self.all.get_mut(&partition) {
@@ -132,7 +135,7 @@ impl Partitions {
 
     /// The state that accounts of the partition are joined with.
     pub(super) fn joining(&mut self, partition: PartitionId) -> Option<&mut joining::Joining> {
-        self.running(partition)?.states.joining.as_mut()
+        self.running(partition)?.states.joining_mut()
     }
 
     /// The partition, if it is open.

@@ -1,11 +1,10 @@
 //! What other nodes say, and the driver of them: members, streams and frames. Partitions are told, and what they want of the store is handed to it.
 
 use whimbrel_crdt::{Incarnation, PartitionId};
-use whimbrel_mailbox::AccountId;
 
 use super::{
-    Partition, PartitionOwner, Phase, building, collect, confirming, deferred_loads, failover,
-    leaving, missing_blobs, opening, placement, released,
+    Own, Partition, PartitionOwner, blob_arrivals, building, collect, confirming, deferred_loads,
+    failover, leaving, opening, placement, releasing,
     remote_batches::{self, Done},
     replication, snapshot, waiting,
 };
@@ -17,26 +16,7 @@ use crate::{
 impl PartitionOwner {
     pub(super) fn peer(&mut self, now: Now, input: PeerInput) {
         match input {
-            PeerInput::Members(slots) => {
-                let was_alone = self.mail.config.peers.is_empty();
-                self.mail.config.peers = slots;
-                self.mail.config.peers.remove(&self.mail.config.origin);
-                if was_alone {
-                    for (account, entry) in self.mail.accounts.iter() {
-                        if !entry.watchers.is_empty() {
-                            self.mail.agenda.watched(*account);
-                        }
-                    }
-                    let spells = self.mail.accounts.iter().filter(|(_, entry)| {
-                        matches!(&entry.phase, Phase::Running(replica) if replica.spells_as_heard())
-                    });
-                    let spells: Vec<AccountId> = spells.map(|(account, _)| *account).collect();
-                    for account in spells {
-                        self.mail.spell_soon(now, account);
-                    }
-                }
-                placement::belong(&mut self.mail, now);
-            }
+            PeerInput::Members(slots) => placement::members(&mut self.mail, now, slots),
             PeerInput::Holders(holders) => placement::placed(&mut self.mail, now, holders),
             PeerInput::Former(slots) => failover::former(&mut self.mail, slots),
             PeerInput::Closed(closed) => {
@@ -48,7 +28,7 @@ impl PartitionOwner {
             PeerInput::GiveUp(of) => replication::shorten(&mut self.mail, now, &of),
             PeerInput::Linked(peer, features) if self.mail.config.peers.contains_key(&peer) => {
                 self.mail.links.open(peer, features);
-                self.drop_early(peer);
+                self.mail.partitions.drop_early(peer);
                 self.of_all(now, |own, now| own.linked(now, peer, None));
                 let all = self.mail.partitions.ids().into_iter();
                 let all: Vec<_> = all.map(|of| (of, peer)).collect();
@@ -56,7 +36,7 @@ impl PartitionOwner {
             }
             PeerInput::Unlinked(peer) => {
                 self.mail.links.end(peer);
-                self.drop_early(peer);
+                self.mail.partitions.drop_early(peer);
                 self.of_all(now, |own, now| own.unlinked(now, peer));
             }
             PeerInput::Clock(clock) => self.mail.stamps.set_clock(clock),
@@ -82,7 +62,7 @@ impl PartitionOwner {
             PeerInput::Logs(ticket, logs) => {
                 if let Some(partition) = self.mail.reads.log_ends_found(ticket) {
                     if let Some(Partition::Released(_)) = self.mail.partitions.get(&partition) {
-                        return released::left_logs(&mut self.mail, partition, logs);
+                        return releasing::logs_came(&mut self.mail, partition, logs);
                     }
                     if let Some(Partition::Loading(opening)) =
                         self.mail.partitions.get_mut(&partition)
@@ -101,17 +81,17 @@ impl PartitionOwner {
             }
             PeerInput::Rows(ticket, page) => self.paged(now, ticket, page),
             PeerInput::Body(blob, looked) => {
-                missing_blobs::body_came(&mut self.mail, now, blob, looked)
+                blob_arrivals::body_came(&mut self.mail, now, blob, looked)
             }
-            PeerInput::NoBody(blob) => missing_blobs::nobody_has(&mut self.mail, now, &blob),
-            PeerInput::WantAgain(blob) => missing_blobs::want_again(&mut self.mail, blob),
+            PeerInput::NoBody(blob) => blob_arrivals::nobody_has(&mut self.mail, now, &blob),
+            PeerInput::WantAgain(blob) => blob_arrivals::want_again(&mut self.mail, blob),
             PeerInput::Missed(account, blob) => {
-                missing_blobs::missed(&mut self.mail, account, blob)
+                blob_arrivals::missed(&mut self.mail, account, blob)
             }
         }
     }
 
-    fn of_all(&mut self, now: Now, tell: impl Fn(&mut super::Own, Now)) {
+    fn of_all(&mut self, now: Now, tell: impl Fn(&mut Own, Now)) {
         let open: Vec<PartitionId> = self.mail.partitions.ids();
         for partition in open {
             if let Some(own) = self.mail.partitions.running(partition) {
@@ -161,7 +141,7 @@ impl PartitionOwner {
     /// Time has passed.
     pub(super) fn peers_due(&mut self, now: Now) {
         for (_, partition) in self.mail.agenda.take_due(now) {
-            released::left_on(&mut self.mail, now, partition);
+            releasing::look_at_holder(&mut self.mail, now, partition);
             self.opened(now, partition);
             waiting::try_again(&mut self.mail, now, partition);
             let Some(own) = self.mail.partitions.running(partition) else {
@@ -189,7 +169,7 @@ impl PartitionOwner {
                             self.again(now);
                         }
                         for put in sent {
-                            self.calls.sent.sent_elsewhere(&mut self.mail, now, put);
+                            self.calls.sent.came_elsewhere(&mut self.mail, now, put);
                         }
                     }
                 }
@@ -219,15 +199,6 @@ impl PartitionOwner {
         deferred_loads::load_wanted(&mut self.mail, partition);
         if !opened.waits {
             deferred_loads::load_deferred_loads(&mut self.mail, partition);
-        }
-    }
-
-    /// What came on a stream that is gone.
-    pub(super) fn drop_early(&mut self, peer: Incarnation) {
-        for (_, partition) in self.mail.partitions.iter_mut() {
-            if let Partition::Loading(opening) = partition {
-                opening.frames.retain(|(from, _)| *from != peer);
-            }
         }
     }
 
@@ -262,7 +233,7 @@ impl PartitionOwner {
             own.received(now, peer, frame);
         }
         if !own.looks_late {
-            missing_blobs::want_all(&mut self.mail, partition);
+            blob_arrivals::want_all(&mut self.mail, partition);
         }
         replication::ship(&mut self.mail, now, partition);
     }

@@ -3,20 +3,20 @@
 //! Who is *away* has nothing of a partition: it is not waited for, has no readers, and confirms nothing. What it had shown counts as that of a member that was
 //! removed, but its slot stays its own. Who *leaves* has what it had and takes nothing new.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Incarnation, PartitionId};
 
-use super::{Mail, Own, Partition, confirming, leaving, released, replication};
+use super::{Mail, Own, Partition, Phase, confirming, leaving, releasing, replication};
 use crate::{
     machine::Now,
-    peers::{Holders, Phase, clocks},
+    peers::{self, Holders, clocks},
 };
 
 impl Own {
     /// There is a stream to a member which has something of the partition.
     pub(super) fn hears(&mut self, now: Now, peer: Incarnation) {
-        self.parting.remove(&peer);
+        self.parting.stream_of(peer);
         self.readers.linked(clocks(now), peer);
         self.announced.linked(peer);
         self.confirming.stream_of(peer);
@@ -32,6 +32,30 @@ impl Own {
     }
 }
 
+/// The members of the cluster are these, and their slots.
+pub(super) fn members(mail: &mut Mail, now: Now, slots: BTreeMap<Incarnation, u8>) {
+    let was_alone = mail.config.peers.is_empty();
+    mail.config.peers = slots;
+    mail.config.peers.remove(&mail.config.origin);
+    if was_alone {
+        let mut spells = Vec::new();
+        for (account, entry) in mail.accounts.iter() {
+            if !entry.watchers.is_empty() {
+                mail.agenda.watched(*account);
+            }
+            if let Phase::Running(replica) = &entry.phase
+                && replica.spells_as_heard()
+            {
+                spells.push(*account);
+            }
+        }
+        for account in spells {
+            mail.spell_soon(now, account);
+        }
+    }
+    belong(mail, now);
+}
+
 /// Members say who holds what.
 pub(super) fn placed(mail: &mut Mail, now: Now, holders: Holders) {
     mail.config.holders = holders;
@@ -42,11 +66,11 @@ pub(super) fn placed(mail: &mut Mail, now: Now, holders: Holders) {
 pub(super) fn stand(mail: &mut Mail, now: Now, partition: PartitionId) {
     let me = mail.config.origin;
     match mail.config.holders.holder_state(me, partition).phase {
-        Phase::Leaves => leaving::begin_to_leave(mail, now, partition),
-        Phase::Holds => leaving::stay(mail, now, partition),
-        Phase::Away => {}
+        peers::Phase::Leaves => leaving::begin_to_leave(mail, now, partition),
+        peers::Phase::Holds => leaving::stay(mail, now, partition),
+        peers::Phase::Away => {}
     }
-    released::left_on(mail, now, partition);
+    releasing::look_at_holder(mail, now, partition);
 }
 
 /// The members that hold a partition and have what clients may know.

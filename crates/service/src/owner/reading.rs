@@ -7,12 +7,11 @@
 //! again (docs/design.md#rule-4).
 //!
 //! `mailbox` says what waits; `replication::readers` says who was heard with what. Here the two meet: counters go out when they are durable, what
-//! comes in releases what waits, and answers that tell UIDs of waiting messages are held until these are shown.
+//! comes in releases what waits, and answers that tell UIDs of waiting messages are [held](super::held_answers) until these are shown.
 //!
 //! Invariants:
 //! - A counter is told when the commit that raised it is durable.
 //! - What was heard releases what waits before anything else is told: else a lower claim that waited would be late.
-//! - An answer that tells UIDs tells those under which the messages are shown.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +41,7 @@ impl Own {
         self.readers.unlinked(clocks(now), peer);
         self.announced.unlinked(peer);
         self.confirming.stream_of(peer);
-        self.parting.remove(&peer);
+        self.parting.stream_of(peer);
         self.keep_announced_soon();
     }
 
@@ -74,7 +73,7 @@ impl Own {
         let small = self.readers.transmit(peer);
         let small = small.or_else(|| self.announced.transmit(peer));
         let small = small.or_else(|| self.confirming.transmit(peer));
-        let small = small.or_else(|| self.parting.remove(&peer));
+        let small = small.or_else(|| self.parting.transmit(peer));
         small.or_else(|| self.shipping.transmit(now, to))
     }
 
@@ -94,7 +93,7 @@ impl Own {
         let others = self.readers.deadline().into_iter().chain(self.report_at());
         let others = others.chain(self.confirming.deadline());
         let others = others.chain(self.retry_at);
-        let others = others.chain(self.leaving.as_ref().map(|of| of.deadline()));
+        let others = others.chain(self.parting.deadline());
         self.deadline = shipping.into_iter().chain(others).min();
         self.deadline
     }

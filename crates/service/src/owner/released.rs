@@ -16,29 +16,31 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::{Content, RowKey};
-use whimbrel_storage::{Commit, Mutation, Room};
+use whimbrel_storage::{Commit, Mutation, Origin, Room};
 
 use super::{
-    Mail, Partition, keys,
+    keys,
     rows::{blob_name, drop_coming, holder},
-    snapshot::{self, PAGE_BYTES, Paging},
     stalled_accounts::released,
 };
 use crate::{
     log::{self, AWAY_KEY},
-    machine::{Now, Output, Ticket},
+    machine::{Now, Ticket},
     peers::{LogEnd, Page, Phase, READ_AGAIN_MICROS},
 };
 
 /// A partition of which nothing is served, nor written.
 pub(super) struct Released {
+    partition: PartitionId,
+    /// This node.
+    me: Incarnation,
     /// The last number of this node's log.
-    pub(super) end: u64,
-    pub(super) step: Step,
+    end: u64,
+    step: Step,
 }
 
 /// How far it is gone.
-pub(super) enum Step {
+enum Step {
     /// All is there: the others do not know that this node is away.
     Whole,
     /// It is looked what is there: the rows of the partition itself, whether these are all, and where the logs stand.
@@ -59,235 +61,311 @@ pub(super) enum Step {
     Gone,
 }
 
+/// What it wants next.
+pub(super) enum Want {
+    /// Read the rows of the partition itself ([`Released::rows`]), and where the logs stand ([`Released::logs`]).
+    Look,
+    /// Read a page of all rows ([`Released::page`]).
+    Page,
+    /// Make this durable ([`Released::committed`]), under the ticket that was given.
+    Commit(Commit),
+    /// Nothing is left: say again who holds the partition ([`Released::held_as`]).
+    Gone,
+    /// This node holds the partition again, or has never left it. `anew`: what came on the streams meanwhile was not taken.
+    Open { anew: bool },
+    /// Stop the node.
+    Stop(String),
+}
+
 impl Released {
-    /// Whether nothing is left.
-    pub(super) fn is_gone(&self) -> bool {
-        matches!(self.step, Step::Gone)
-    }
-}
-
-/// Those who stay have all of it.
-pub(super) fn closed_at(mail: &mut Mail, now: Now, partition: PartitionId, end: u64) {
-    let step = Step::Whole;
-    let left = Partition::Released(Box::new(Released { end, step }));
-    mail.partitions.insert(partition, left);
-    left_on(mail, now, partition);
-}
-
-/// What has been heard of who holds the partition may concern what this node has left.
-pub(super) fn left_on(mail: &mut Mail, now: Now, partition: PartitionId) {
-    let holder_state = mail
-        .config
-        .holders
-        .holder_state(mail.config.origin, partition);
-    let Some(Partition::Released(left)) = mail.partitions.get(&partition) else {
-        return;
-    };
-    match (&left.step, holder_state.phase) {
-        (Step::Whole, Phase::Away) => mail.look_at_left(partition),
-        (Step::Again(at), Phase::Away) if *at <= now.mono_micros => {
-            mail.look_at_left(partition);
+    /// Its log ended at this number, and all is there.
+    pub(super) fn new(partition: PartitionId, me: Incarnation, end: u64) -> Self {
+        Released {
+            partition,
+            me,
+            end,
+            step: Step::Whole,
         }
-        (Step::Again(at), _) if *at <= now.mono_micros => {
-            mail.partitions.remove(&partition);
-            mail.open(partition);
-        }
-        // It stays, or is back.
-        (Step::Whole, Phase::Holds) | (Step::Gone, Phase::Holds | Phase::Leaves) => {
-            mail.partitions.remove(&partition);
-            mail.open(partition);
-            // What came on the streams meanwhile was not taken.
-            if let Some(Partition::Loading(opening)) = mail.partitions.get_mut(&partition) {
-                opening.anew = true;
-            }
-        }
-        _ => {}
     }
-}
 
-/// What another incarnation left, or came back to, is not all gone, or not all here: all of it goes, and this one begins with nothing.
-pub(super) fn drop_of_another(
-    mail: &mut Mail,
-    partition: PartitionId,
-    rows: Vec<(Vec<u8>, Bytes)>,
-    logs: BTreeMap<Incarnation, LogEnd>,
-) {
-    let end = logs.get(&mail.config.origin).map_or(0, |own| own.last);
-    let step = Step::Looking {
-        rows,
-        read: true,
-        logs: Some(logs),
-    };
-    let left = Partition::Released(Box::new(Released { end, step }));
-    mail.partitions.insert(partition, left);
-    looked_at_left(mail, partition);
-}
-
-/// A page of the partition's own rows.
-pub(super) fn left_rows(
-    mail: &mut Mail,
-    partition: PartitionId,
-    page: Vec<(Vec<u8>, Bytes)>,
-    done: bool,
-) {
-    if let Some(Released {
-        step: Step::Looking { rows, read, .. },
-        ..
-    }) = mail.partitions.released(partition)
-    {
-        rows.extend(page);
-        *read = done;
-    }
-    looked_at_left(mail, partition);
-}
-
-/// Where the logs stand.
-pub(super) fn left_logs(mail: &mut Mail, partition: PartitionId, ends: Vec<(Incarnation, LogEnd)>) {
-    if let Some(Released {
-        step: Step::Looking { logs, .. },
-        ..
-    }) = mail.partitions.released(partition)
-    {
-        *logs = Some(ends.into_iter().collect());
-    }
-    looked_at_left(mail, partition);
-}
-
-fn looked_at_left(mail: &mut Mail, partition: PartitionId) {
-    let (me, ticket) = (mail.config.origin, mail.out.ticket());
-    let Some(left) = mail.partitions.released(partition) else {
-        return;
-    };
-    let Released {
-        end,
-        step:
-            Step::Looking {
+    /// What another incarnation left, or came back to, is not all gone, or not all here: all of it goes, and this one begins with nothing.
+    pub(super) fn of_another(
+        partition: PartitionId,
+        me: Incarnation,
+        rows: Vec<(Vec<u8>, Bytes)>,
+        logs: BTreeMap<Incarnation, LogEnd>,
+    ) -> Self {
+        Released {
+            partition,
+            me,
+            end: logs.get(&me).map_or(0, |own| own.last),
+            step: Step::Looking {
                 rows,
                 read: true,
                 logs: Some(logs),
             },
-    } = left
-    else {
-        return;
-    };
-    let others = logs.keys().copied().filter(|origin| *origin != me);
-    let others: Vec<Incarnation> = others.collect();
-    let own = logs.get(&me);
-    let last = own.map_or(0, |own| own.last);
-    if last != *end {
-        let cause = format!(
-            "partition {} was left when its log had {end} operations, and it has {last}",
-            partition.0
-        );
-        return mail.out.push(Output::Fatal(cause));
+        }
     }
-    if rows.iter().any(|(key, _)| key == AWAY_KEY) {
-        left.step = Step::Dropping(others);
-        return drop_next_of_left(mail, partition);
+
+    /// The last number of this node's log.
+    pub(super) fn end(&self) -> u64 {
+        self.end
     }
-    let position = rows.iter().find(|(key, _)| key == log::POSITION_KEY);
-    let position = position.map(|(_, record)| &record[..]);
-    let away = match log::away(partition, me, own, position) {
-        Ok(away) => away,
-        Err(error) => return mail.out.push(Output::Fatal(error.to_string())),
-    };
-    let mut commit = Commit::new(log::store_partition(partition));
-    commit.room = Room::Frees;
-    commit.mutations.push(away);
-    commit.mutations.push(Mutation::Delete {
-        key: Bytes::from_static(log::POSITION_KEY),
-    });
-    commit.cuts = log::cuts_at_ends(logs);
-    left.step = Step::Committing(ticket, others);
-    mail.out.commit(ticket, partition, commit);
-}
 
-fn drop_next_of_left(mail: &mut Mail, partition: PartitionId) {
-    let (from, to) = (vec![0], vec![0xff; 64]);
-    snapshot::read_page(mail, partition, Paging::Leave, None, (from, to), PAGE_BYTES);
-}
+    /// Whether nothing is left.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self.step, Step::Gone)
+    }
 
-/// Some of what is left is to go.
-pub(super) fn left_page(mail: &mut Mail, now: Now, partition: PartitionId, page: Page) {
-    let ticket = mail.out.ticket();
-    let Some(left) = mail.partitions.released(partition) else {
-        return;
-    };
-    let Step::Dropping(logs) = &mut left.step else {
-        return;
-    };
-    let logs = std::mem::take(logs);
-    let mut commit = Commit::new(log::store_partition(partition));
-    commit.room = Room::Frees;
-    for (key, value) in page.rows.into_iter().filter(|(key, _)| key != AWAY_KEY) {
-        let key = Bytes::from(key);
-        if let Some(account) = keys::account_of_key(&key) {
-            if let Ok(RowKey::Content(origin)) = keys::row_of_key(&key)
-                && let Ok(content) = Content::decode(&value)
-            {
-                commit.mutations.push(Mutation::Release {
-                    blob: blob_name(&content.blob),
-                    holder: holder(account, origin),
-                });
+    /// So this node holds the partition now, as it says itself and the others know.
+    pub(super) fn held_as(&self, now: Now, phase: Phase) -> Option<Want> {
+        match (&self.step, phase) {
+            (Step::Whole, Phase::Away) => Some(Want::Look),
+            (Step::Again(at), Phase::Away) if *at <= now.mono_micros => Some(Want::Look),
+            (Step::Again(at), _) if *at <= now.mono_micros => Some(Want::Open { anew: false }),
+            // It stays, or is back.
+            (Step::Whole, Phase::Holds) | (Step::Gone, Phase::Holds | Phase::Leaves) => {
+                Some(Want::Open { anew: true })
             }
-            if keys::is_held(&key) {
-                commit.mutations.extend(released(&key, &value));
+            _ => None,
+        }
+    }
+
+    /// It is looked what is there, from the beginning.
+    pub(super) fn look(&mut self) {
+        self.step = Step::Looking {
+            rows: Vec::new(),
+            read: false,
+            logs: None,
+        };
+    }
+
+    /// A page of the partition's own rows.
+    pub(super) fn rows(
+        &mut self,
+        ticket: Ticket,
+        page: Vec<(Vec<u8>, Bytes)>,
+        done: bool,
+    ) -> Option<Want> {
+        if let Step::Looking { rows, read, .. } = &mut self.step {
+            rows.extend(page);
+            *read = done;
+        }
+        self.looked(ticket)
+    }
+
+    /// Where the logs stand.
+    pub(super) fn logs(
+        &mut self,
+        ticket: Ticket,
+        ends: Vec<(Incarnation, LogEnd)>,
+    ) -> Option<Want> {
+        if let Step::Looking { logs, .. } = &mut self.step {
+            *logs = Some(ends.into_iter().collect());
+        }
+        self.looked(ticket)
+    }
+
+    /// Goes on when all is known of what is there.
+    pub(super) fn looked(&mut self, ticket: Ticket) -> Option<Want> {
+        let Step::Looking {
+            rows,
+            read: true,
+            logs: Some(logs),
+        } = &self.step
+        else {
+            return None;
+        };
+        let others = logs.keys().copied().filter(|origin| *origin != self.me);
+        let others: Vec<Incarnation> = others.collect();
+        let own = logs.get(&self.me);
+        let last = own.map_or(0, |own| own.last);
+        if last != self.end {
+            return Some(Want::Stop(format!(
+                "partition {} was left when its log had {} operations, and it has {last}",
+                self.partition.0, self.end
+            )));
+        }
+        if rows.iter().any(|(key, _)| key == AWAY_KEY) {
+            self.step = Step::Dropping(others);
+            return Some(Want::Page);
+        }
+        let position = rows.iter().find(|(key, _)| key == log::POSITION_KEY);
+        let position = position.map(|(_, record)| &record[..]);
+        let away = match log::away(self.partition, self.me, own, position) {
+            Ok(away) => away,
+            Err(error) => return Some(Want::Stop(error.to_string())),
+        };
+        let mut commit = self.commit();
+        commit.mutations.push(away);
+        commit.mutations.push(Mutation::Delete {
+            key: Bytes::from_static(log::POSITION_KEY),
+        });
+        commit.cuts = log::cuts_at_ends(logs);
+        self.step = Step::Committing(ticket, others);
+        Some(Want::Commit(commit))
+    }
+
+    /// Some of what is left is to go.
+    pub(super) fn page(&mut self, ticket: Ticket, page: Page) -> Option<Want> {
+        let Step::Dropping(logs) = &mut self.step else {
+            return None;
+        };
+        let logs = std::mem::take(logs);
+        let mut commit = self.commit();
+        for (key, value) in page.rows.into_iter().filter(|(key, _)| key != AWAY_KEY) {
+            drop_row(&mut commit.mutations, key.into(), &value);
+        }
+        let is_last = page.end && commit.mutations.is_empty();
+        if is_last && logs.is_empty() {
+            self.step = Step::Gone;
+            return Some(Want::Gone);
+        }
+        self.step = match is_last {
+            true => {
+                let logs = logs.into_iter().map(|origin| origin.get());
+                commit.forgets = logs.map(Origin).collect();
+                Step::Ending(ticket)
             }
-        }
-        if keys::is_coming(&key) {
-            drop_coming(&mut commit.mutations, key, &value);
-        } else {
-            commit.mutations.push(Mutation::Delete { key });
-        }
+            false => Step::Committing(ticket, logs),
+        };
+        Some(Want::Commit(commit))
     }
-    let is_last = page.end && commit.mutations.is_empty();
-    if is_last && logs.is_empty() {
-        left.step = Step::Gone;
-        return left_on(mail, now, partition);
-    }
-    left.step = match is_last {
-        true => {
-            let logs = logs.into_iter().map(|origin| origin.get());
-            commit.forgets = logs.map(whimbrel_storage::Origin).collect();
-            Step::Ending(ticket)
-        }
-        false => Step::Committing(ticket, logs),
-    };
-    mail.out.commit(ticket, partition, commit);
-}
 
-/// A commit of what was left is durable, or was refused.
-pub(super) fn left_committed(
-    mail: &mut Mail,
-    now: Now,
-    partition: PartitionId,
-    ticket: Ticket,
-    done: bool,
-) {
-    let Some(left) = mail.partitions.released(partition) else {
-        return;
-    };
-    match &mut left.step {
-        Step::Committing(of, _) | Step::Ending(of) if *of == ticket && !done => {
-            left_failed(mail, now, partition);
+    /// A commit is durable; `None`: it is not one of these.
+    pub(super) fn committed(&mut self, ticket: Ticket) -> Option<Want> {
+        match &mut self.step {
+            Step::Committing(of, logs) if *of == ticket => {
+                self.step = Step::Dropping(std::mem::take(logs));
+                Some(Want::Page)
+            }
+            Step::Ending(of) if *of == ticket => {
+                self.step = Step::Gone;
+                Some(Want::Gone)
+            }
+            _ => None,
         }
-        Step::Committing(of, logs) if *of == ticket => {
-            left.step = Step::Dropping(std::mem::take(logs));
-            drop_next_of_left(mail, partition);
-        }
-        Step::Ending(of) if *of == ticket => {
-            left.step = Step::Gone;
-            left_on(mail, now, partition);
-        }
-        _ => {}
+    }
+
+    /// Whether this commit is the one that is under way.
+    pub(super) fn waits_for(&self, ticket: Ticket) -> bool {
+        matches!(self.step, Step::Committing(of, _) | Step::Ending(of) if of == ticket)
+    }
+
+    /// The store could not read, or has refused a commit: it is begun again at the time that is given.
+    pub(super) fn failed(&mut self, now: Now) -> u64 {
+        let at = now.mono_micros + READ_AGAIN_MICROS;
+        self.step = Step::Again(at);
+        at
+    }
+
+    fn commit(&self) -> Commit {
+        let mut commit = Commit::new(log::store_partition(self.partition));
+        commit.room = Room::Frees;
+        commit
     }
 }
 
-/// It is tried again after a while.
-pub(super) fn left_failed(mail: &mut Mail, now: Now, partition: PartitionId) {
-    let at = now.mono_micros + READ_AGAIN_MICROS;
-    if let Some(left) = mail.partitions.released(partition) {
-        left.step = Step::Again(at);
-        mail.agenda.look_at(at, partition);
+/// Removes a row, and what it holds.
+fn drop_row(mutations: &mut Vec<Mutation>, key: Bytes, value: &[u8]) {
+    if let Some(account) = keys::account_of_key(&key) {
+        if let Ok(RowKey::Content(origin)) = keys::row_of_key(&key)
+            && let Ok(content) = Content::decode(value)
+        {
+            mutations.push(Mutation::Release {
+                blob: blob_name(&content.blob),
+                holder: holder(account, origin),
+            });
+        }
+        if keys::is_held(&key) {
+            mutations.extend(released(&key, value));
+        }
+    }
+    if keys::is_coming(&key) {
+        drop_coming(mutations, key, value);
+    } else {
+        mutations.push(Mutation::Delete { key });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_crdt::Hash;
+
+    use super::*;
+
+    const PARTITION: PartitionId = PartitionId::accounts(4);
+
+    fn at(mono_micros: u64) -> Now {
+        Now {
+            mono_micros,
+            ..Now::default()
+        }
+    }
+
+    fn end(last: u64) -> LogEnd {
+        let hash = Hash([0; 32]);
+        LogEnd { last, hash, low: 0 }
+    }
+
+    fn page(rows: &[&[u8]], end: bool) -> Page {
+        let rows = rows.iter();
+        Page {
+            rows: rows.map(|key| (key.to_vec(), Bytes::new())).collect(),
+            end,
+        }
+    }
+
+    #[test]
+    fn all_goes_but_the_row_that_says_where_its_log_ended() {
+        let [me, other] = [1, 2].map(Incarnation::from_hash);
+        let mut left = Released::new(PARTITION, me, 7);
+        assert!(left.held_as(at(0), Phase::Leaves).is_none());
+        assert!(matches!(left.held_as(at(0), Phase::Away), Some(Want::Look)));
+        left.look();
+        assert!(left.rows(Ticket(1), Vec::new(), true).is_none());
+        let ends = vec![(me, end(7)), (other, end(3))];
+        let Some(Want::Commit(first)) = left.logs(Ticket(2), ends) else {
+            panic!("its position goes first");
+        };
+        assert_eq!(first.room, Room::Frees);
+        assert!(left.waits_for(Ticket(2)) && left.committed(Ticket(1)).is_none());
+        assert!(matches!(left.committed(Ticket(2)), Some(Want::Page)));
+        let Some(Want::Commit(rows)) = left.page(Ticket(3), page(&[b"x", AWAY_KEY], true)) else {
+            panic!("a row goes");
+        };
+        assert_eq!(rows.mutations.len(), 1);
+        assert!(matches!(left.committed(Ticket(3)), Some(Want::Page)));
+        let Some(Want::Commit(last)) = left.page(Ticket(4), page(&[AWAY_KEY], true)) else {
+            panic!("logs are forgotten last");
+        };
+        assert_eq!(last.forgets, [Origin(other.get())]);
+        assert!(!left.is_gone());
+        assert!(matches!(left.committed(Ticket(4)), Some(Want::Gone)));
+        assert!(left.is_gone() && left.held_as(at(0), Phase::Away).is_none());
+        let back = left.held_as(at(0), Phase::Holds);
+        assert!(matches!(back, Some(Want::Open { anew: true })));
+    }
+
+    #[test]
+    fn who_wrote_after_it_was_closed_stops() {
+        let me = Incarnation::from_hash(1);
+        let mut left = Released::new(PARTITION, me, 7);
+        left.look();
+        assert!(left.rows(Ticket(1), Vec::new(), true).is_none());
+        let stops = left.logs(Ticket(2), vec![(me, end(8))]);
+        assert!(matches!(stops, Some(Want::Stop(_))));
+    }
+
+    #[test]
+    fn what_failed_is_begun_again_after_a_while() {
+        let mut left = Released::new(PARTITION, Incarnation::from_hash(1), 0);
+        left.look();
+        let again = left.failed(at(5));
+        assert!(left.held_as(at(again - 1), Phase::Away).is_none());
+        let look = left.held_as(at(again), Phase::Away);
+        assert!(matches!(look, Some(Want::Look)));
+        let stays = left.held_as(at(again), Phase::Holds);
+        assert!(matches!(stays, Some(Want::Open { anew: false })));
     }
 }

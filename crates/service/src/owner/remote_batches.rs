@@ -1,19 +1,19 @@
-//! What other nodes did: their batches become part of what is here, and ours go to them.
+//! Batches of other nodes become part of what is here.
 //!
 //! A partition's machine (`crate::peers`) says in which order batches are stored and applied; here each becomes one commit: the
 //! batch, the rows it changed and the position, which says that it is applied. A batch waits until the accounts that it names are loaded, and what comes
 //! behind it in the partition waits with it. Sessions are told as of local changes: MODSEQs are given when something is shown, and what is late
 //! is claimed again at once (docs/design.md#rule-4).
 //!
-//! Who reads elsewhere: `reading`.
+//! Who reads elsewhere: [`super::reading`]. What the partition's machine wants beside: [`super::replication`].
 
 use whimbrel_crdt::{PartitionId, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName, Op, Replica, SpecialUse, Step};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    Mail, Partition, Phase,
-    missing_blobs::{self, Naming, brought, unnamed_by},
+    Mail, Partition, Phase, blob_arrivals,
+    missing_blobs::{Naming, brought, unnamed_by},
     replication,
     rows::{blob_of_batch, free_room, of_slot, released_body, take_state, take_visible},
     sent_copies::{SentMessage, USUAL_NAME},
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     machine::{Now, Output},
-    peers::{OnDurable, PeerOutput, Work},
+    peers::{BatchWork, OnDurable, PeerOutput, Work},
 };
 
 // --- Batches of other nodes ----------------------------------------------------------------------------------------
@@ -86,11 +86,11 @@ fn hand_over(
         return None;
     };
     let applies = work.applies().is_some();
-    let (asked, batch, foreign) = match &work {
-        Work::Store { asked, foreign, .. } => (*asked, &foreign.batch, Some(foreign)),
-        Work::Apply { asked, batch } => (*asked, batch, None),
-        Work::State(_) => return None,
-    };
+    let BatchWork {
+        asked,
+        batch,
+        foreign,
+    } = work.of_batch()?;
     let (mut mutations, mut late, mut woken) = (Vec::new(), Vec::new(), Vec::new());
     let mut sent = Vec::new();
     let (mut shown, mut stalled, mut missed) = (Vec::new(), Vec::new(), Vec::new());
@@ -205,13 +205,16 @@ fn hand_over(
         };
         naming.applied(account, brought, replica, &rows);
         let unnamed = unnamed_by(replica, released);
-        rows.extend(own.names_no_more(account, unnamed.iter().copied()));
+        rows.extend(
+            own.missing_blobs
+                .names_no_more(account, unnamed.iter().copied()),
+        );
         missed.extend(unnamed);
         mutations.extend(rows);
         sent.extend(put.into_iter().map(|(message, content)| SentMessage {
             account,
             message,
-            content,
+            content: content.into(),
         }));
         shown.push((account, take_visible(replica, account)));
         let measured = mail.limits.measure(&mut entry.measured, replica);
@@ -231,7 +234,7 @@ fn hand_over(
     }
     for (blob, accounts) in naming.0 {
         mail.bodies.miss(blob, partition);
-        mutations.extend(own.lack(blob, &accounts, ticket));
+        mutations.extend(own.missing_blobs.lack(blob, &accounts, ticket));
         mail.out.push(Output::Peer(PeerOutput::Coming(blob)));
     }
     // A great batch and the rows that it changed may be two commits: after a crash in between it is in the log, and not applied.
@@ -260,7 +263,7 @@ fn hand_over(
     for (account, cause) in stalled {
         mail.stall(account, &cause);
     }
-    missing_blobs::missed_no_more(mail, partition, missed);
+    blob_arrivals::missed_no_more(mail, partition, missed);
     // Before anything is told that was not there a moment ago: what others were heard of now is below it.
     replication::hear(mail, now, partition);
     for (account, late, hidden) in late {

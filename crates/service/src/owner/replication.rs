@@ -3,21 +3,21 @@
 //! The machine (`crate::peers`) says in which order batches are stored and applied. What it wants of the disk is noted in the agenda and done when the
 //! present input is handled ([`super::remote_batches`]).
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::ControlFlow};
 
 use whimbrel_crdt::{PartitionId, mutants::broken};
 use whimbrel_mailbox::AccountId;
 use whimbrel_replication::{partition::Entry, readers};
 use whimbrel_storage::Room;
 
-use super::{Mail, Partition, failover, snapshot, store_reads::LogRead, syncing};
+use super::{Mail, Partition, failover, snapshot, syncing};
 use crate::{
-    machine::{Note, Now, Output, Ticket},
-    peers::{PeerOutput, Request, log_retention::GivenUp},
+    machine::{Now, Output, Ticket},
+    peers::{PeerOutput, Wanted, log_retention::GivenUp},
 };
 
 /// Does what follows from what was heard.
-pub(super) fn hear(mail: &mut Mail, now: Now, partition: whimbrel_crdt::PartitionId) {
+pub(super) fn hear(mail: &mut Mail, now: Now, partition: PartitionId) {
     while let Some(output) = mail
         .partitions
         .running(partition)
@@ -55,58 +55,27 @@ pub(super) fn ship(mail: &mut Mail, now: Now, partition: PartitionId) {
         let Some(want) = own.shipping.poll() else {
             break;
         };
-        mail.out.push(match want {
-            Request::Read {
-                asked,
-                origin,
-                from,
-                bytes_max,
-            } => {
-                let read = LogRead {
-                    partition,
-                    asked,
-                    origin,
-                    from,
-                    bytes_max,
-                };
-                mail.reads.log(&mut mail.out, ticket, read);
-                continue;
-            }
-            Request::Cut(origin, below) => {
-                own.log.cut(origin, below);
-                continue;
-            }
-            Request::Grown => {
-                syncing::grown(mail, partition);
-                continue;
-            }
-            Request::Alone { own_lost, warning } => {
+        match want.carry_out(partition, ticket, &mut own.log, mail.reads.logs()) {
+            ControlFlow::Break(told) => mail.out.extend(told),
+            ControlFlow::Continue(Wanted::Grown) => syncing::grown(mail, partition),
+            ControlFlow::Continue(Wanted::Alone { own_lost, warning }) => {
                 own.log.go_on_alone(mail.stamps.stamp(now), own_lost);
-                Output::Log(Note::Warning(warning))
+                mail.out.warn(warning);
             }
-            Request::Snapshot { asked } => {
+            ControlFlow::Continue(Wanted::Snapshot { asked }) => {
                 snapshot::fix(mail, now, partition, asked);
-                continue;
             }
-            Request::ReadState {
+            ControlFlow::Continue(Wanted::ReadState {
                 asked,
                 state,
                 after,
                 bytes_max,
-            } => {
-                snapshot::read_state(mail, partition, asked, state, after, bytes_max);
-                continue;
+            }) => snapshot::read_state(mail, partition, asked, state, after, bytes_max),
+            ControlFlow::Continue(Wanted::DropState(state)) => {
+                own.states.give_no_more(state);
+                mail.out.peer(PeerOutput::Release(state));
             }
-            Request::DropState(state) => {
-                own.states.given.remove(&state);
-                Output::Peer(PeerOutput::Release(state))
-            }
-            Request::Wake(peer) => Output::Peer(PeerOutput::Wake(partition, peer)),
-            Request::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
-            Request::Warn(text) => Output::Log(Note::Warning(text)),
-            Request::Older(because) => Output::Log(Note::Older(because)),
-            Request::Fatal(cause) => Output::Fatal(cause),
-        });
+        }
     }
     failover::report(mail, now, partition);
     failover::wake_for_reports(mail, partition);
@@ -126,7 +95,7 @@ pub(super) fn ship(mail: &mut Mail, now: Now, partition: PartitionId) {
 }
 
 pub(super) fn log_read(mail: &mut Mail, now: Now, ticket: Ticket, entries: Vec<Entry>) {
-    let Some(read) = mail.reads.log_came(ticket) else {
+    let Some(read) = mail.reads.logs().came(ticket) else {
         return;
     };
     if let Some(own) = mail.partitions.running(read.partition) {
@@ -142,9 +111,7 @@ pub(super) fn shorten(mail: &mut Mail, now: Now, logs: &GivenUp) {
         let Some(own) = mail.partitions.running(partition) else {
             continue;
         };
-        for ((_, origin), number) in logs.iter().filter(|((of, _), _)| *of == partition) {
-            own.shipping.give_up(now, *origin, *number);
-        }
+        own.shipping.give_up_logs(now, logs);
         cut_now(mail, now, partition);
     }
 }

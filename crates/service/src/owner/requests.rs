@@ -4,11 +4,7 @@
 use whimbrel_crdt::PartitionId;
 use whimbrel_mailbox::{AccountId, Replica};
 
-use super::{
-    Load, Mail, Partition, Phase, keys,
-    opening::Opening,
-    released::{Released, Step},
-};
+use super::{Load, Mail, Partition, Phase, keys, opening::Opening, released::Released};
 use crate::{
     api::{Failure, Reply},
     log,
@@ -117,7 +113,6 @@ impl Mail {
         self.stall(account, &format!("it cannot be loaded: {cause}"));
     }
 
-    /// There is no such account (any more).
     /// The news of an account may be on its way, and mail for it before them: that is not to be thrown away.
     pub(super) fn keep_back_mail(&mut self, account: AccountId) {
         let Some(entry) = self.accounts.get_mut(&account) else {
@@ -132,6 +127,7 @@ impl Mail {
         }
     }
 
+    /// There is no such account (any more).
     pub(super) fn gone(&mut self, account: AccountId) {
         self.drop_account(account, Failure::NoSuchAccount);
     }
@@ -188,19 +184,15 @@ impl Mail {
             .config
             .holders
             .holder_state(self.config.origin, partition);
-        let (end, step) = (holder_state.end, Step::Whole);
-        let left = Partition::Released(Box::new(Released { end, step }));
+        let left = Released::new(partition, self.config.origin, holder_state.end);
+        let left = Partition::Released(Box::new(left));
         self.partitions.insert(partition, left);
-        self.look_at_left(partition);
+        self.look_at_released(partition);
     }
 
-    pub(super) fn look_at_left(&mut self, partition: PartitionId) {
+    pub(super) fn look_at_released(&mut self, partition: PartitionId) {
         if let Some(left) = self.partitions.released(partition) {
-            left.step = Step::Looking {
-                rows: Vec::new(),
-                read: false,
-                logs: None,
-            };
+            left.look();
             let range = (log::OWN_ROWS.0.to_vec(), log::OWN_ROWS.1.to_vec());
             let load = Load::Position(partition);
             self.reads.rows(&mut self.out, load, partition, range);
@@ -279,7 +271,7 @@ impl Mail {
     /// Forgets a partition: what was asked for it is of no use.
     pub(super) fn forget(&mut self, partition: PartitionId) {
         if let Some(Partition::Running(own)) = self.partitions.remove(&partition) {
-            let given = own.states.given.into_iter().map(PeerOutput::Release);
+            let given = own.states.end().into_iter().map(PeerOutput::Release);
             self.out.extend(given.map(Output::Peer));
         }
         self.bodies.forget(partition);

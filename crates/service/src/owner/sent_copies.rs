@@ -44,11 +44,11 @@ const PAIRED_MAX: usize = 1024;
 /// The mailbox for sent mail where none has that use.
 pub(super) const USUAL_NAME: &str = "Sent";
 
-/// A message that another node put into the mailbox for sent mail.
+/// A message that was put into the mailbox for sent mail.
 pub(super) struct SentMessage {
     pub(super) account: AccountId,
     pub(super) message: MessageId,
-    pub(super) content: Vec<u8>,
+    pub(super) content: Bytes,
 }
 
 /// A message that has come, and how far its twin was looked for.
@@ -124,58 +124,29 @@ impl RecentMessages {
 
 impl SentCopies {
     /// A content row cannot be read: both copies stay.
-    pub(super) fn cannot_look(&mut self, ticket: Ticket) {
+    pub(super) fn load_failed(&mut self, ticket: Ticket) {
         self.read.remove(&ticket);
     }
-}
 
-impl SentCopies {
-    /// A message has come into the mailbox for sent mail under this UID, by the newest commit of its account: its twin is looked for.
-    pub(super) fn sent_arrived(
+    /// A message has come into the mailbox for sent mail, by the newest commit of its account: its twin is looked for. `ours`: it is the server's.
+    pub(super) fn came(
         &mut self,
         mail: &mut Mail,
         now: Now,
-        account: AccountId,
         name: &MailboxName,
-        uid: u32,
-        content: &Bytes,
+        put: SentMessage,
         ours: bool,
     ) {
-        // It may wait for other nodes before it is shown.
-        let replica = mail.accounts.replica(account).ok();
-        if let Some(message) = replica.and_then(|replica| replica.claimant(name, uid)) {
-            self.sent_came(mail, now, account, name, message, content, ours);
-        }
-    }
-
-    /// The same of one that a client has put there at another node, perhaps before that had heard of the server's. Of the server's this is not asked:
-    /// each node at which it is shown hears of the client's.
-    pub(super) fn sent_elsewhere(&mut self, mail: &mut Mail, now: Now, put: SentMessage) {
         let SentMessage {
             account,
             message,
             content,
         } = put;
-        if let Some(name) = sent_mailbox(mail, account) {
-            self.sent_came(mail, now, account, &name, message, &content.into(), false);
-        }
-    }
-
-    fn sent_came(
-        &mut self,
-        mail: &mut Mail,
-        now: Now,
-        account: AccountId,
-        name: &MailboxName,
-        message: MessageId,
-        content: &Bytes,
-        ours: bool,
-    ) {
         let Some(entry) = mail.accounts.get(&account) else {
             return;
         };
         let ticket = entry.newest;
-        let identity = Identity::of(content);
+        let identity = Identity::of(&content);
         let known = &mut self.known;
         known.insert(account, message, &identity);
         let Some(ticket) = ticket.filter(|_| identity.is_known()) else {
@@ -200,6 +171,14 @@ impl SentCopies {
         if let Some(twin) = self.next_twin(mail, search) {
             self.count += 1;
             self.waiting.entry(ticket).or_default().push(twin);
+        }
+    }
+
+    /// A client has put a message there at another node, perhaps before that had heard of the server's. Of the server's this is not asked: each node at
+    /// which it is shown hears of the client's.
+    pub(super) fn came_elsewhere(&mut self, mail: &mut Mail, now: Now, put: SentMessage) {
+        if let Some(name) = sent_mailbox(mail, put.account) {
+            self.came(mail, now, &name, put, false);
         }
     }
 
@@ -232,7 +211,7 @@ impl SentCopies {
     }
 
     /// A commit is durable, or failed: what waited for it is looked up, or forgotten.
-    pub(super) fn search_twins(&mut self, mail: &mut Mail, ticket: Ticket, done: bool) {
+    pub(super) fn committed(&mut self, mail: &mut Mail, ticket: Ticket, done: bool) {
         for twin in self.waiting.remove(&ticket).unwrap_or_default() {
             self.count -= 1;
             if done {
@@ -250,7 +229,7 @@ impl SentCopies {
     }
 
     /// The content row of what may be a twin.
-    pub(super) fn twin_loaded(
+    pub(super) fn loaded(
         &mut self,
         mail: &mut Mail,
         now: Now,

@@ -1,32 +1,30 @@
 //! Rows in place of a log: a partition's state is given to a peer, or taken from one (docs/replication.md, "State in place of a log").
 //!
 //! A donor has its rows fixed by the store and reads them page by page. A receiver keeps what comes beside its own rows, under the name of the state, and when
-//! the last row is there takes position and logs over in one small commit. From then on each account is the join of two: see [`super::joining`].
+//! the last row is there takes position and logs over in one small commit. From then on each account is the join of two: see [`super::joining`]. What a
+//! partition remembers of this is in [`super::states`].
 //!
 //! Invariants:
 //! - No state is given or taken over while the rows of an account stand for less than the position says: while one is stalled, or still to be joined.
-//! - What is held of a state that is of no use goes page by page, each when the one before is durable; a row says so until the last is gone.
 //! - What comes holds the bodies that it names, here or not: from the commit that takes it over on others may rely on that (see [`super::deliveries`]).
 //! - In memory there is one page.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use bytes::Bytes;
-use whimbrel_crdt::{Hash, Incarnation, PartitionId};
+use whimbrel_crdt::PartitionId;
 use whimbrel_replication::partition::Ticket as Asked;
 use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{
-    Mail, Own, Partition, Phase, joining, keys,
-    rows::{drop_coming, held_by_coming},
+    Mail, Own, Phase, joining, keys,
     store_reads::{self, Fix},
 };
 use crate::{
-    log,
+    log::Log,
     machine::{Note, Now, Output, Ticket},
     peers::{
-        OnDurable, Page, PeerOutput, Rows, Snapshot, SnapshotProgress, StateWork, Work,
-        snapshot::{Joined, decode_held, decode_rows, encode_held, encode_rows},
+        Page, PeerOutput, Rows, Snapshot, SnapshotProgress, StateWork, Work,
+        snapshot::{Joined, encode_rows},
+        taking::{Takes, take},
     },
 };
 
@@ -52,89 +50,6 @@ pub(super) struct PageOfState {
     pub(super) after: Vec<u8>,
 }
 
-/// What a partition holds of states of other nodes.
-#[derive(Default)]
-pub(super) struct States {
-    /// The one that is coming.
-    taking: Option<SnapshotProgress>,
-    /// Those of which what is held has to go, with the commit that says so while it is not durable.
-    sweeps: BTreeMap<u64, Option<Ticket>>,
-    /// Rows of this one are being removed.
-    sweeping: Option<u64>,
-    /// The one that was taken over.
-    pub(super) joining: Option<joining::Joining>,
-    /// Names of those that are given.
-    pub(super) given: BTreeSet<u64>,
-    /// It was told that nothing is taken over because of a stalled account.
-    told: bool,
-}
-
-impl States {
-    /// As the rows of the partition say.
-    ///
-    /// # Errors
-    /// When they are damaged.
-    pub(super) fn of_rows(rows: &[(Vec<u8>, Bytes)]) -> Result<States, String> {
-        let row = |of: &[u8]| {
-            let mut rows = rows.iter();
-            rows.find(|(key, _)| key == of).map(|(_, value)| value)
-        };
-        let last = row(log::TAKEN_KEY).map_or(Vec::new(), |last| last.to_vec());
-        let taking = row(log::TAKING_KEY).map(|row| decode_held(row, last));
-        let joining = row(log::JOINING_KEY)
-            .map(|row| minicbor::decode::<Joined>(row).map_err(|error| error.to_string()));
-        let swept = rows.iter().filter_map(|(key, _)| log::swept_of_key(key));
-        Ok(States {
-            taking: taking.transpose()?,
-            sweeps: swept.map(|state| (state, None)).collect(),
-            sweeping: None,
-            joining: joining.transpose()?.map(joining::Joining::of),
-            given: BTreeSet::new(),
-            told: false,
-        })
-    }
-
-    /// Whether accounts can be read: not while one is being taken over.
-    pub(super) fn may_load(&self) -> bool {
-        self.joining
-            .as_ref()
-            .is_none_or(joining::Joining::is_durable)
-    }
-
-    /// Rows that are of no use could not be read: they are read again.
-    pub(super) fn sweep_again(&mut self) {
-        self.sweeping = None;
-    }
-
-    /// The one that is coming.
-    pub(super) fn taking(&self) -> Option<&SnapshotProgress> {
-        self.taking.as_ref()
-    }
-
-    /// What is held of the coming one is of no use.
-    fn drop_taking(&mut self, ticket: Ticket, commit: &mut Commit) {
-        let Some(held) = self.taking.take() else {
-            return;
-        };
-        let state = held.snapshot.state;
-        self.sweeps.insert(state, Some(ticket));
-        commit.mutations.push(Mutation::Put {
-            key: log::swept_key(state),
-            value: Bytes::from_static(&[1]),
-        });
-    }
-}
-
-fn put(key: &'static [u8], value: Bytes) -> Mutation {
-    let key = Bytes::from_static(key);
-    Mutation::Put { key, value }
-}
-
-fn delete(key: &'static [u8]) -> Mutation {
-    let key = Bytes::from_static(key);
-    Mutation::Delete { key }
-}
-
 // --- Giving --------------------------------------------------------------------------------------------------------
 
 /// The rows are to be fixed. While an account stands for less than the position they are not: whoever asked asks again, or another.
@@ -156,8 +71,10 @@ pub(super) fn fixed(mail: &mut Mail, now: Now, fix: Option<Fix>, snapshot: Optio
     };
     match mail.partitions.running(partition) {
         Some(own) if own.may_give() => {
-            own.states.given.extend(snapshot.iter().map(|of| of.state));
             let given = u64::from(snapshot.is_some());
+            if let Some(snapshot) = &snapshot {
+                own.states.give(snapshot.state);
+            }
             own.shipping.fixed(now, asked, snapshot);
             mail.counted.snapshots_sent += given;
         }
@@ -247,7 +164,7 @@ fn tell_of_waiting_state(mail: &mut Mail, partition: PartitionId) {
     let Some(own) = mail.partitions.running(partition) else {
         return;
     };
-    if own.stalled.is_empty() || std::mem::replace(&mut own.states.told, true) {
+    if own.stalled.is_empty() || !own.states.is_to_be_told() {
         return;
     }
     let text = format!(
@@ -262,110 +179,26 @@ fn work_on_state(mail: &mut Mail, partition: PartitionId, work: StateWork) {
     let Some(own) = mail.partitions.running(partition) else {
         return;
     };
-    let mut then = None;
-    let commit = match work {
-        StateWork::Begin(held) => {
-            let mut commit = own.log.commit();
-            own.states.drop_taking(ticket, &mut commit);
-            commit
-                .mutations
-                .push(put(log::TAKING_KEY, encode_held(&held)));
-            commit.mutations.push(delete(log::TAKEN_KEY));
-            own.states.taking = Some(*held);
-            commit
+    let taken = match take(own, ticket, work) {
+        Ok(Some(taken)) => taken,
+        Ok(None) => return,
+        Err(cause) => {
+            return mail.out.warn(format!(
+                "rows of a state of partition {} cannot be kept: {cause}",
+                partition.0
+            ));
         }
-        StateWork::Rows { asked, last, rows } => {
-            let state = own.states.taking.as_ref().map(|held| held.snapshot.state);
-            let decoded = decode_rows(&rows).and_then(|rows| {
-                let at_home = |(key, _): &(Bytes, Bytes)| {
-                    let account = keys::account_of_key(key);
-                    keys::is_of_state(key)
-                        && account.is_some_and(|of| keys::partition_of(of) == partition)
-                };
-                let all = rows.iter().all(at_home);
-                all.then_some(rows)
-                    .ok_or("a row that is no account's of it".into())
-            });
-            let (Some(state), Ok(rows)) = (state, &decoded) else {
-                // Nothing is durable, so nothing is joined; another donor is asked in time.
-                let text = format!(
-                    "rows of a state of partition {} cannot be kept: {}",
-                    partition.0,
-                    decoded.err().unwrap_or_default()
-                );
-                return mail.out.push(Output::Log(Note::Warning(text)));
-            };
-            let mut commit = own.log.commit_of_others();
-            for (key, value) in rows {
-                let key = Bytes::from(keys::coming_key(state, key));
-                let held = held_by_coming(&key, value);
-                let held = held.map(|(blob, holder)| Mutation::Reference { blob, holder });
-                commit.mutations.extend(held);
-                let value = value.clone();
-                commit.mutations.push(Mutation::Put { key, value });
-            }
-            commit
-                .mutations
-                .push(put(log::TAKEN_KEY, last.clone().into()));
-            if let Some(held) = &mut own.states.taking {
-                held.last = last;
-            }
-            then = Some(OnDurable::Done(asked));
-            commit
-        }
-        StateWork::Forget => {
-            if own.states.taking.is_none() {
-                return;
-            }
-            let mut commit = own.log.commit();
-            own.states.drop_taking(ticket, &mut commit);
-            commit.mutations.push(delete(log::TAKING_KEY));
-            commit.mutations.push(delete(log::TAKEN_KEY));
-            commit.room = Room::Frees;
-            commit
-        }
-        StateWork::Join { asked, held, jumps } => {
-            then = Some(OnDurable::Done(asked));
-            adopt(mail, partition, ticket, &held, &jumps)
-        }
-    };
-    let Some(own) = mail.partitions.running(partition) else {
-        return;
     };
     own.gate.submitted(ticket);
-    own.shipping.committing(ticket, then);
-    mail.out.commit(ticket, partition, commit);
+    own.shipping.committing(ticket, taken.then);
+    if taken.joined.is_some() {
+        taken_over(mail, partition);
+    }
+    mail.out.commit(ticket, partition, taken.commit);
 }
 
-/// The one small commit: position, clock and logs are those of both. Accounts are read again when it is durable, and joined.
-fn adopt(
-    mail: &mut Mail,
-    partition: PartitionId,
-    ticket: Ticket,
-    held: &SnapshotProgress,
-    jumps: &BTreeMap<Incarnation, (u64, Hash)>,
-) -> Commit {
-    let Some(Partition::Running(own)) = mail.partitions.get_mut(&partition) else {
-        unreachable!("it was running just now");
-    };
-    let joined = Joined {
-        state: held.snapshot.state,
-        mine: own.log.applied().clone(),
-        theirs: held.snapshot.applied.clone(),
-    };
-    let mut commit = own.log.join(held, jumps);
-    for (origin, number) in held.snapshot.applied.iter() {
-        own.readers.applied(origin, number, &[]);
-    }
-    own.announced.applied(own.log.applied());
-    commit.mutations.push(delete(log::TAKING_KEY));
-    commit.mutations.push(delete(log::TAKEN_KEY));
-    commit
-        .mutations
-        .push(put(log::JOINING_KEY, log::encode(&joined).into()));
-    own.states.taking = None;
-    own.states.joining = Some(joining::Joining::begun(joined, ticket));
-    own.lacks_anew();
+/// Position, clock and logs are those of both. Accounts are read again when that is durable, and joined.
+fn taken_over(mail: &mut Mail, partition: PartitionId) {
     mail.counted.snapshots_received += 1;
     // What is being read of them is of before.
     mail.reads.forget_accounts(partition);
@@ -376,7 +209,47 @@ fn adopt(
             entry.phase = Phase::Absent;
         }
     }
-    commit
+}
+
+impl Takes for Own {
+    fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    fn is_taking(&self) -> bool {
+        self.states.taking().is_some()
+    }
+
+    fn begin(&mut self, held: SnapshotProgress, ticket: Ticket, commit: &mut Commit) {
+        self.states.begin(held, ticket, commit);
+    }
+
+    fn keep(&mut self, last: Vec<u8>, rows: &Bytes) -> Result<Vec<Mutation>, String> {
+        self.states.keep(self.log.partition(), last, rows)
+    }
+
+    fn commit_of_rows(&mut self) -> Commit {
+        self.log.commit_of_others()
+    }
+
+    fn forget(&mut self, ticket: Ticket, commit: &mut Commit) {
+        self.states.forget(ticket, commit);
+    }
+
+    fn take_over(
+        &mut self,
+        held: &SnapshotProgress,
+        joined: Joined,
+        ticket: Ticket,
+        commit: &mut Commit,
+    ) {
+        for (origin, number) in held.snapshot.applied.iter() {
+            self.readers.applied(origin, number, &[]);
+        }
+        self.announced.applied(self.log.applied());
+        self.states.take_over(joined, ticket, commit);
+        self.parting.lacks_anew();
+    }
 }
 
 /// A commit is durable: what is of no use goes on going.
@@ -384,11 +257,7 @@ pub(super) fn swept_to(mail: &mut Mail, partition: PartitionId, ticket: Ticket) 
     let Some(own) = mail.partitions.running(partition) else {
         return;
     };
-    for after in own.states.sweeps.values_mut() {
-        if after.is_some_and(|after| after <= ticket) {
-            *after = None;
-        }
-    }
+    own.states.durable(ticket);
     sweep_on(mail, partition);
 }
 
@@ -399,15 +268,12 @@ pub(super) fn sweep_on(mail: &mut Mail, partition: PartitionId) {
     let Some(own) = mail.partitions.running(partition) else {
         return;
     };
-    let states = &mut own.states;
-    if states.sweeping.is_some() || own.retry_at.is_some() {
+    if own.retry_at.is_some() {
         return;
     }
-    let mut ready = states.sweeps.iter().filter(|(_, after)| after.is_none());
-    let Some(state) = ready.next().map(|(state, _)| *state) else {
+    let Some(state) = own.states.next_sweep() else {
         return;
     };
-    states.sweeping = Some(state);
     let range = keys::coming_range(state);
     read_page(
         mail,
@@ -424,27 +290,16 @@ pub(super) fn sweep_page(mail: &mut Mail, partition: PartitionId, state: u64, pa
     let Some(own) = mail.partitions.running(partition) else {
         return;
     };
-    own.states.sweeping = None;
     let mut commit = own.log.commit();
     commit.room = Room::Frees;
-    for (key, value) in page.rows {
-        drop_coming(&mut commit.mutations, key.into(), &value);
-    }
-    if page.end {
-        let key = log::swept_key(state);
-        commit.mutations.push(Mutation::Delete { key });
-        own.states.sweeps.remove(&state);
-    } else {
-        // Goes on when this is durable: a page read before would have the same rows.
-        own.states.sweeps.insert(state, Some(ticket));
-    }
+    own.states.sweep(state, page, ticket, &mut commit);
     mail.hand_out_for(partition, ticket, commit);
 }
 
 impl Own {
     /// Whether each account's rows stand for what the position says.
     fn may_give(&self) -> bool {
-        self.stalled.is_empty() && self.states.joining.is_none()
+        self.stalled.is_empty() && self.states.joining().is_none()
     }
 
     /// Whether a state is here as a whole and waits for a stalled account.
@@ -456,6 +311,6 @@ impl Own {
 
     /// One after the other, and not while parts of batches are held: they would have to be applied before.
     fn may_take_over(&self) -> bool {
-        self.stalled.is_empty() && self.states.joining.is_none()
+        self.stalled.is_empty() && self.states.joining().is_none()
     }
 }

@@ -18,8 +18,8 @@ use whimbrel_mailbox::{AccountId, Cut, Op, Peers, Step};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    Mail, Own, Partition, Phase, keys, loading,
-    missing_blobs::{self, unnamed_by},
+    Mail, Own, Partition, Phase, blob_arrivals, keys, loading,
+    missing_blobs::unnamed_by,
     rows::{blob_name, blob_of_batch, free_room, of_slot, take_state, take_visible},
     split_commits::BATCH_BYTES_MAX,
 };
@@ -127,7 +127,7 @@ impl Own {
         mutations
     }
 
-    /// The same, until the commit is durable: then it is applied ([`PartitionOwner::resume_on`]).
+    /// The same, until the commit is durable: then it is applied ([`resume_on`](super::deferred_loads::resume_on)).
     pub(super) fn hold_for_now(
         &mut self,
         account: AccountId,
@@ -300,9 +300,11 @@ fn resumed(mail: &mut Mail, now: Now, account: AccountId) {
         ))));
     }
     // What was held might have named more.
-    let unnamed = unnamed_by(&replica, own.missing_blobs_of(account));
-    let rows = own.names_no_more(account, unnamed.iter().copied());
+    let unnamed = unnamed_by(&replica, own.missing_blobs.named_by(account));
+    let rows = own
+        .missing_blobs
+        .names_no_more(account, unnamed.iter().copied());
     mail.write_rows(account, Room::Ordinary, [vec![gone], rows]);
-    missing_blobs::missed_no_more(mail, partition, unnamed);
+    blob_arrivals::missed_no_more(mail, partition, unnamed);
     loading::run(mail, now, account, *replica, Vec::new());
 }

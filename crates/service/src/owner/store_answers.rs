@@ -7,8 +7,8 @@ use whimbrel_mailbox::AccountId;
 use whimbrel_storage::StoreError;
 
 use super::{
-    Load, Partition, PartitionOwner, Phase, building, confirming, deferred_loads, joining, keys,
-    leaving, missing_blobs, released, replication,
+    Load, Partition, PartitionOwner, Phase, blob_arrivals, building, confirming, deferred_loads,
+    joining, keys, leaving, releasing, replication,
     snapshot::{self, PageOfState, Paging},
     stalled_accounts,
     store_reads::{self, Failed, Fix},
@@ -31,7 +31,7 @@ impl PartitionOwner {
             None => {}
             Some(Load::Position(partition)) => {
                 if let Some(Partition::Released(_)) = self.mail.partitions.get(&partition) {
-                    return released::left_rows(&mut self.mail, partition, page, done);
+                    return releasing::rows_came(&mut self.mail, partition, page, done);
                 }
                 if let Some(Partition::Loading(opening)) = self.mail.partitions.get_mut(&partition)
                 {
@@ -56,9 +56,7 @@ impl PartitionOwner {
             }
             Some(Load::Twin) => {
                 self.mail.reads.end(ticket);
-                self.calls
-                    .sent
-                    .twin_loaded(&mut self.mail, now, ticket, &page);
+                self.calls.sent.loaded(&mut self.mail, now, ticket, &page);
             }
         }
     }
@@ -91,7 +89,7 @@ impl PartitionOwner {
             }
             // Both copies stay.
             Load::Twin => {
-                self.calls.sent.cannot_look(ticket);
+                self.calls.sent.load_failed(ticket);
                 Vec::new()
             }
             Load::Position(partition) | Load::Logs(partition)
@@ -100,7 +98,7 @@ impl PartitionOwner {
                     Some(Partition::Released(_))
                 ) =>
             {
-                released::left_failed(&mut self.mail, now, partition);
+                releasing::failed(&mut self.mail, now, partition);
                 Vec::new()
             }
             Load::Position(partition) | Load::Logs(partition) => {
@@ -150,7 +148,7 @@ impl PartitionOwner {
                 };
                 snapshot::given(&mut self.mail, now, asked, page);
             }
-            Paging::Leave => released::left_page(&mut self.mail, now, partition, page),
+            Paging::Leave => releasing::page_came(&mut self.mail, now, partition, page),
             Paging::Sweep { state } => snapshot::sweep_page(&mut self.mail, partition, state, page),
             Paging::Join(of) => {
                 joining::join_page(&mut self.mail, now, partition, ticket, of, page);
@@ -170,7 +168,7 @@ impl PartitionOwner {
                 }
                 return replication::ship(&mut self.mail, now, partition);
             }
-            Paging::Leave => return released::left_failed(&mut self.mail, now, partition),
+            Paging::Leave => return releasing::failed(&mut self.mail, now, partition),
             Paging::Sweep { .. } => {
                 if let Some(own) = self.mail.partitions.running(partition) {
                     own.states.sweep_again();
@@ -185,7 +183,7 @@ impl PartitionOwner {
         let Some(partition) = self.mail.out.committed(ticket) else {
             return;
         };
-        released::left_committed(&mut self.mail, now, partition, ticket, done);
+        releasing::committed(&mut self.mail, now, partition, ticket, done);
         let Some(Partition::Running(own)) = self.mail.partitions.get_mut(&partition) else {
             return;
         };
@@ -209,9 +207,9 @@ impl PartitionOwner {
         }
         let reset = own.failed && own.gate.is_idle();
         if done {
-            missing_blobs::held(&mut self.mail, now, partition, ticket);
+            blob_arrivals::held(&mut self.mail, now, partition, ticket);
         }
-        self.calls.sent.search_twins(&mut self.mail, ticket, done);
+        self.calls.sent.committed(&mut self.mail, ticket, done);
         self.collection.purge_after(&mut self.mail, ticket, done);
         if !done && !broken("unannounced-is-known") {
             self.mail.sessions.unannounced(partition, ticket);

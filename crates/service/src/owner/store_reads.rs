@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_crdt::PartitionId;
 use whimbrel_mailbox::AccountId;
 use whimbrel_replication::partition::Ticket as Asked;
 
 use super::{keys::partition_of, outbox::Outbox, snapshot::Paging};
 use crate::{
     machine::{Output, Ticket},
-    peers::PeerOutput,
+    peers::{PeerOutput, log_reads::LogReads},
 };
 
 /// What a scan of rows is for.
@@ -42,27 +42,6 @@ impl Load {
     }
 }
 
-/// A log that is read for a partition's machine.
-pub(super) struct LogRead {
-    pub(super) partition: PartitionId,
-    pub(super) asked: Asked,
-    pub(super) origin: Incarnation,
-    pub(super) from: u64,
-    pub(super) bytes_max: usize,
-}
-
-impl LogRead {
-    fn output(&self, ticket: Ticket) -> PeerOutput {
-        PeerOutput::ReadLog {
-            ticket,
-            partition: self.partition,
-            origin: self.origin,
-            from: self.from,
-            bytes_max: self.bytes_max,
-        }
-    }
-}
-
 /// Rows that are read page by page.
 pub(super) struct Page {
     pub(super) partition: PartitionId,
@@ -80,15 +59,14 @@ pub(super) enum Failed {
     Load(Load),
     Fix(Fix),
     Page(Page),
-    /// It is kept, to be asked again ([`StoreReads::log_again`]).
+    /// It is kept, to be asked again ([`LogReads::again`]).
     Log(PartitionId),
 }
 
 #[derive(Default)]
 pub(super) struct StoreReads {
     loads: BTreeMap<Ticket, Load>,
-    /// And whether the read has failed.
-    logs: BTreeMap<Ticket, (LogRead, bool)>,
+    logs: LogReads,
     pages: BTreeMap<Ticket, Page>,
     fixes: BTreeMap<Ticket, Fix>,
 }
@@ -122,10 +100,9 @@ impl StoreReads {
         out.peer(PeerOutput::LoadLogs { ticket, partition });
     }
 
-    /// Reads a log.
-    pub(super) fn log(&mut self, out: &mut Outbox, ticket: Ticket, read: LogRead) {
-        out.peer(read.output(ticket));
-        self.logs.insert(ticket, (read, false));
+    /// Logs that are read for machines of partitions.
+    pub(super) fn logs(&mut self) -> &mut LogReads {
+        &mut self.logs
     }
 
     /// Reads one page of rows, of those that were fixed under a name or as they are.
@@ -184,10 +161,6 @@ impl StoreReads {
         }
     }
 
-    pub(super) fn log_came(&mut self, ticket: Ticket) -> Option<LogRead> {
-        self.logs.remove(&ticket).map(|(read, _)| read)
-    }
-
     pub(super) fn page_came(&mut self, ticket: Ticket) -> Option<Page> {
         self.pages.remove(&ticket)
     }
@@ -207,18 +180,7 @@ impl StoreReads {
         if let Some(page) = self.pages.remove(&ticket) {
             return Some(Failed::Page(page));
         }
-        let (read, failed) = self.logs.get_mut(&ticket)?;
-        *failed = true;
-        Some(Failed::Log(read.partition))
-    }
-
-    /// Logs of the partition that could not be read are asked for again.
-    pub(super) fn log_again(&mut self, out: &mut Outbox, partition: PartitionId) {
-        for (ticket, (read, failed)) in &mut self.logs {
-            if read.partition == partition && std::mem::take(failed) {
-                out.peer(read.output(*ticket));
-            }
-        }
+        self.logs.failed(ticket).map(Failed::Log)
     }
 
     // --- Forgetting ----------------------------------------------------------------------------------------------------
@@ -227,7 +189,7 @@ impl StoreReads {
     pub(super) fn forget(&mut self, partition: PartitionId) {
         self.pages.retain(|_, page| page.partition != partition);
         self.fixes.retain(|_, fix| fix.partition != partition);
-        self.logs.retain(|_, (read, _)| read.partition != partition);
+        self.logs.forget(partition);
         self.loads.retain(|_, load| !load.is_of(partition));
     }
 
@@ -270,27 +232,5 @@ mod tests {
         assert!(reads.loaded(others_rows, true).is_some());
         assert!(matches!(reads.failed(others_page), Some(Failed::Page(_))));
         assert!(reads.failed(others_page).is_none());
-    }
-
-    #[test]
-    fn a_log_that_could_not_be_read_is_asked_for_once_more() {
-        let (mut reads, mut out) = (StoreReads::default(), Outbox::default());
-        let ticket = out.ticket();
-        let read = LogRead {
-            partition: HERE,
-            asked: Asked(1),
-            origin: Incarnation::from_hash(1),
-            from: 1,
-            bytes_max: 1,
-        };
-        reads.log(&mut out, ticket, read);
-        let mut asked = |reads: &mut StoreReads| {
-            reads.log_again(&mut out, HERE);
-            std::iter::from_fn(|| out.poll()).count()
-        };
-        assert_eq!(asked(&mut reads), 1, "when it was read first");
-        assert!(matches!(reads.failed(ticket), Some(Failed::Log(HERE))));
-        assert_eq!((asked(&mut reads), asked(&mut reads)), (1, 0));
-        assert!(reads.log_came(ticket).is_some());
     }
 }

@@ -14,7 +14,7 @@ use whimbrel_crdt::{PartitionId, mutants::broken};
 use whimbrel_mailbox::{BlobName, Replica, RestoreRecovery};
 use whimbrel_storage::Room;
 
-use super::{Account, Mail, Own, Phase, deferred_loads, joining::Joining, missing_blobs};
+use super::{Account, Mail, Own, Phase, blob_arrivals, deferred_loads};
 use crate::machine::{Now, Ticket};
 
 /// MODSEQs run ahead of the clock of a partition when something is shown by which that does not advance: within one life by less than this, an hour of it.
@@ -56,25 +56,24 @@ pub(super) fn partitions_syncing(mail: &Mail) -> u64 {
         .count() as u64
 }
 
-/// All operations that were missing_blobs are here, and durable.
+/// All operations that were missing are here, and durable.
 pub(super) fn grown(mail: &mut Mail, partition: PartitionId) {
     if let Some(own) = mail.partitions.running(partition) {
         own.age = SyncState::Joining;
         // Those that cannot be joined are waited for by nobody.
-        let joining = own.states.joining.as_ref();
-        if joining.is_none_or(Joining::has_ended) {
+        if own.states.has_joined() {
             all_joined(mail, partition);
         }
     }
 }
 
-/// Of what came as a state nothing is to be joined any more: it is known which bodies are missing_blobs.
+/// Of what came as a state nothing is to be joined any more: it is known which bodies are missing.
 pub(super) fn all_joined(mail: &mut Mail, partition: PartitionId) {
     if let Some(own) = mail.partitions.running(partition)
         && own.age == SyncState::Joining
     {
         own.age = SyncState::Fetching(own.missing_blobs.keys().copied().collect());
-        missing_blobs::all_fetched(mail, partition);
+        blob_arrivals::all_fetched(mail, partition);
     }
 }
 

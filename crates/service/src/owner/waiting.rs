@@ -2,20 +2,19 @@
 //! mostly still is, and each try costs the reading of the partition.
 //!
 //! Clients are served meanwhile from what can be read without a write. What the partition does of itself waits: batches of other nodes, accounts that
-//! are to be joined or go on after they were stalled, claims of what is late, bodies that are missing_blobs, rows that are of no use.
+//! are to be joined or go on after they were stalled, claims of what is late, bodies that are missing, rows that are of no use.
 
 use whimbrel_crdt::PartitionId;
 use whimbrel_mailbox::AccountId;
 
-use super::{Account, Mail, Own, Phase, deferred_loads, joining::Joining, missing_blobs, snapshot};
+use super::{Account, Mail, Own, Phase, blob_arrivals, deferred_loads, snapshot};
 use crate::machine::Now;
 
 impl Own {
     /// Whether the account is not loaded now: what it would write before anything else waits.
     pub(super) fn waits_with(&self, account: AccountId) -> bool {
-        let joining = self.states.joining.as_ref();
-        let is_joined = joining.is_none_or(Joining::has_ended);
-        self.retry_at.is_some() && (!is_joined || self.stalled.contains_key(&account))
+        self.retry_at.is_some()
+            && (!self.states.has_joined() || self.stalled.contains_key(&account))
     }
 }
 
@@ -37,12 +36,13 @@ pub(super) fn try_again(mail: &mut Mail, now: Now, partition: PartitionId) {
     };
     own.retry_at = None;
     if std::mem::take(&mut own.looks_late) {
-        missing_blobs::want_all(mail, partition);
+        blob_arrivals::want_all(mail, partition);
     }
     mail.agenda.work(partition);
     mail.agenda.join(partition);
     snapshot::sweep_on(mail, partition);
     deferred_loads::load_wanted(mail, partition);
     deferred_loads::load_deferred_loads(mail, partition);
-    mail.reads.log_again(&mut mail.out, partition);
+    let again = mail.reads.logs().again(partition);
+    mail.out.extend(again);
 }

@@ -1,4 +1,4 @@
-//! How an owner writes: operations become a batch and a commit, answers wait for it, and what fails is forgotten.
+//! How an owner writes: operations become a batch and a commit, rows become commits of their own, and answers wait for the newest of them.
 
 use whimbrel_crdt::{Dot, PartitionId, Section, mutants::broken};
 use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Step};
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Mail {
-    /// [`PartitionOwner::write_for`] somebody who waits.
+    /// [`Mail::write_for`] somebody who waits.
     pub(super) fn write(
         &mut self,
         now: Now,

@@ -1,22 +1,25 @@
 //! Between an owner and other nodes: what goes in and out, and the machine that keeps one partition's logs alike everywhere.
 //!
 //! Nothing here knows an account. An owner holds one [`Shipping`] for each open partition, gives it what comes from peers and what has become
-//! durable, and carries out what it wants, in its order (`owner::remote_batches`). The driver brings frames and takes them away: it knows streams, and
+//! durable, and carries out what it wants, in its order (`owner::replication`). The driver brings frames and takes them away: it knows streams, and
 //! nothing of what is in a frame but its partition.
 //!
 //! Invariants:
 //! - What the machine wants stored or applied is forwarded to the store in the order in which it was wanted.
 //! - The machine is told of a commit when it is durable, in the order of the commits.
 //!
-//! Reading order: this file (inputs and outputs), [`shipping`], [`snapshot`] (rows in place of a log), `singleton_snapshot` (those of the directory
-//! and of the queue), [`blobs`], `buffered_frames` (what comes before a partition is open).
+//! Reading order: this file (inputs and outputs), [`shipping`], `log_reads`, [`snapshot`] (rows in place of a log), `taking` (one that comes, of
+//! accounts or of the directory), `singleton_snapshot` (those of the directory and of the queue), [`blobs`], `buffered_frames` (what comes before a
+//! partition is open).
 
 pub mod blobs;
 mod buffered_frames;
+pub(crate) mod log_reads;
 pub mod log_retention;
 mod shipping;
 pub(crate) mod singleton_snapshot;
 pub mod snapshot;
+pub(crate) mod taking;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +38,7 @@ use self::log_retention::GivenUp;
 pub(crate) use self::{
     blobs::{off_wire, on_wire},
     buffered_frames::keep_early,
-    shipping::{OnDurable, Request, Shipping, StateWork, Work},
+    shipping::{BatchWork, OnDurable, Request, Shipping, StateWork, Wanted, Work},
 };
 use crate::machine::{Now, Ticket};
 pub use crate::stamps::Clock;

@@ -1,6 +1,9 @@
 //! One partition's machine, with what it asked for and what it waits for.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::ControlFlow,
+};
 
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, PartitionId, VersionVector, mutants::broken};
@@ -16,10 +19,14 @@ use whimbrel_replication::{
 };
 use whimbrel_storage::Commit;
 
-use super::{Stream, clocks};
+use super::{
+    PeerOutput, Stream, clocks,
+    log_reads::{LogRead, LogReads},
+    log_retention::GivenUp,
+};
 use crate::{
     log::Log,
-    machine::{Now, Ticket},
+    machine::{Note, Now, Output as Told, Ticket},
 };
 
 /// When the store has refused a commit, nothing of other nodes is forwarded to it for so long: a disk that was full a moment ago mostly still is, and each
@@ -67,6 +74,33 @@ impl Work {
             Work::Store { apply: false, .. } | Work::State(_) => None,
             Work::Store { foreign, .. } => Some(&foreign.batch),
             Work::Apply { batch, .. } => Some(batch),
+        }
+    }
+}
+
+/// A batch that is stored or applied.
+pub(crate) struct BatchWork<'a> {
+    pub(crate) asked: Asked,
+    pub(crate) batch: &'a Batch,
+    /// If it is to be stored.
+    pub(crate) foreign: Option<&'a Foreign>,
+}
+
+impl Work {
+    /// The batch that it is about; `None`: it is about a state.
+    pub(crate) fn of_batch(&self) -> Option<BatchWork<'_>> {
+        match self {
+            Work::Store { asked, foreign, .. } => Some(BatchWork {
+                asked: *asked,
+                batch: &foreign.batch,
+                foreign: Some(foreign),
+            }),
+            Work::Apply { asked, batch } => Some(BatchWork {
+                asked: *asked,
+                batch,
+                foreign: None,
+            }),
+            Work::State(_) => None,
         }
     }
 }
@@ -134,6 +168,84 @@ pub(crate) enum Request {
     Older(String),
     /// Stop the node.
     Fatal(String),
+}
+
+/// What of that is not the same in all partitions.
+pub(crate) enum Wanted {
+    Grown,
+    Alone {
+        own_lost: bool,
+        warning: String,
+    },
+    Snapshot {
+        asked: Asked,
+    },
+    ReadState {
+        asked: Asked,
+        state: u64,
+        after: Vec<u8>,
+        bytes_max: usize,
+    },
+    DropState(u64),
+}
+
+impl Request {
+    /// Does what is the same in every partition, and gives what the driver is told. Else gives what is wanted. `ticket`: of a read.
+    pub(crate) fn carry_out(
+        self,
+        partition: PartitionId,
+        ticket: Ticket,
+        log: &mut Log,
+        reads: &mut LogReads,
+    ) -> ControlFlow<Option<Told>, Wanted> {
+        ControlFlow::Break(Some(match self {
+            Request::Read {
+                asked,
+                origin,
+                from,
+                bytes_max,
+            } => {
+                let read = LogRead {
+                    partition,
+                    asked,
+                    origin,
+                    from,
+                    bytes_max,
+                };
+                reads.ask(ticket, read)
+            }
+            Request::Cut(origin, below) => {
+                log.cut(origin, below);
+                return ControlFlow::Break(None);
+            }
+            Request::Wake(peer) => Told::Peer(PeerOutput::Wake(partition, peer)),
+            Request::Unlink(peer) => Told::Peer(PeerOutput::Unlink(peer)),
+            Request::Warn(text) => Told::Log(Note::Warning(text)),
+            Request::Older(because) => Told::Log(Note::Older(because)),
+            Request::Fatal(cause) => Told::Fatal(cause),
+            Request::Grown => return ControlFlow::Continue(Wanted::Grown),
+            Request::Alone { own_lost, warning } => {
+                return ControlFlow::Continue(Wanted::Alone { own_lost, warning });
+            }
+            Request::Snapshot { asked } => {
+                return ControlFlow::Continue(Wanted::Snapshot { asked });
+            }
+            Request::ReadState {
+                asked,
+                state,
+                after,
+                bytes_max,
+            } => {
+                return ControlFlow::Continue(Wanted::ReadState {
+                    asked,
+                    state,
+                    after,
+                    bytes_max,
+                });
+            }
+            Request::DropState(state) => return ControlFlow::Continue(Wanted::DropState(state)),
+        }))
+    }
 }
 
 /// The machine of one partition.
@@ -207,6 +319,14 @@ impl Shipping {
     pub(crate) fn closed(&mut self, now: Now, closed: &Ends) {
         let closed = ends_in(closed, self.machine.id());
         self.machine.handle(clocks(now), Input::Closed(closed));
+    }
+
+    /// Logs of the partition that have become too long are kept for nobody who is away, up to these numbers.
+    pub(crate) fn give_up_logs(&mut self, now: Now, logs: &GivenUp) {
+        let partition = self.machine.id();
+        for ((_, origin), number) in logs.iter().filter(|((of, _), _)| *of == partition) {
+            self.give_up(now, *origin, *number);
+        }
     }
 
     /// A log is kept for nobody who is away, up to this number.
