@@ -1,4 +1,4 @@
-//! The only writer of replicated state.
+//! Ops change replicated state here and nowhere else; a snapshot is joined in [`merge`](crate::merge).
 
 use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{Context, Dot, DotSet, Lww};

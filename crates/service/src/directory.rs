@@ -703,7 +703,7 @@ impl Running {
         self.syncing && !broken("syncing-answers")
     }
 
-    /// Seals, applies, and gives the commit with the rows that changed, to be forwarded out at once.
+    /// Seals, applies, and gives the commit with the rows that changed, to be handed out at once.
     fn write(&mut self, now: Now, ticket: Ticket, ops: &[Op]) -> whimbrel_storage::Commit {
         // An operation list is short: an administrator's.
         let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);

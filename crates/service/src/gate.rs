@@ -24,7 +24,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A commit was forwarded out.
+    /// A commit was handed out.
     pub fn submitted(&mut self, ticket: Ticket) {
         debug_assert!(self.pending.back().is_none_or(|last| *last < ticket));
         self.pending.push_back(ticket);

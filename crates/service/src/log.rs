@@ -231,7 +231,7 @@ pub struct Log {
     cuts: Vec<Cut>,
     /// What the next commit writes besides.
     kept: Option<Mutation>,
-    /// Whether a commit was forwarded out since the state was read from the store: later ones rest on it.
+    /// Whether a commit was handed out since the state was read from the store: later ones rest on it.
     begun: bool,
 }
 
@@ -347,7 +347,7 @@ impl Log {
     }
 
     /// A commit to the partition that holds nothing yet. All but the first since the state was read rest on those before, so that none
-    /// survives one that is refused. They must be forwarded out in the order in which they are begun.
+    /// survives one that is refused. They must be handed out in the order in which they are begun.
     pub fn commit(&mut self) -> Commit {
         let mut commit = Commit::new(store_partition(self.partition));
         commit.follows = std::mem::replace(&mut self.begun, true);

@@ -116,7 +116,7 @@ pub enum Input {
     Closing(EntryId),
     /// The entry is gone from the queue's store, so no delivery of it can come again (partition owners only).
     Finished(EntryId),
-    /// Everything that was in the queue at the start has been forwarded out again (partition owners only): what is finished is now known.
+    /// Everything that was in the queue at the start has been handed out again (partition owners only): what is finished is now known.
     QueueRecovered,
     /// All entries that any node of the cluster knew at this time of the monotonic clock have been told, or are finished (partition owners only).
     CaughtUp(u64),

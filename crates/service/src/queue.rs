@@ -2,7 +2,7 @@
 //!
 //! An entry is accepted when its row is on disk, here and, in a cluster, on as many other nodes as the configuration says, its body included; then
 //! its deliveries are forwarded to the owners of the accounts, which add the message under an id derived from entry, account and target. A crash at
-//! any point leads to the deliveries being forwarded out again, here or at another node, and that changes nothing where they were made. When the last
+//! any point leads to the deliveries being handed out again, here or at another node, and that changes nothing where they were made. When the last
 //! one is durable, here and on as many other nodes as had to have the entry, the row goes, everywhere; when that is durable no delivery can come
 //! again, and the owners are told that the entry is finished.
 //!
@@ -67,7 +67,7 @@ pub struct Limits {
     pub entries_max: usize,
     /// Their envelopes and summaries in memory, in bytes. `queue.bytes_max`.
     pub bytes_max: usize,
-    /// After how many seconds a delivery that was not confirmed is forwarded out again (its account could not be loaded, or the disk was
+    /// After how many seconds a delivery that was not confirmed is handed out again (its account could not be loaded, or the disk was
     /// full). `queue.retry_after`.
     pub retry_after_seconds: u64,
 }
@@ -134,7 +134,7 @@ pub struct QueueOwner {
     /// Entries that this node delivers.
     entries: BTreeMap<EntryId, Pending>,
     bytes: usize,
-    /// Deliveries forwarded out.
+    /// Deliveries handed out.
     deliveries: BTreeMap<Ticket, (EntryId, usize)>,
     commits: BTreeMap<Ticket, Waiting>,
     /// How many entries are being accepted: what is being removed is still among the entries.
@@ -234,7 +234,7 @@ struct Pending {
     open: BTreeSet<usize>,
     /// When it was accepted, on the monotonic clock; `None`: before the start, or by another node.
     accepted: Option<u64>,
-    /// When they were forwarded out first, on the monotonic clock,
+    /// When they were handed out first, on the monotonic clock,
     first_handed_out: u64,
     /// and when last.
     handed_out: u64,
@@ -705,7 +705,7 @@ impl Machine for QueueOwner {
             Input::Committed(ticket) => self.committed(now, ticket, true),
             Input::CommitFailed(ticket) => self.committed(now, ticket, false),
             Input::Delivered(ticket) => self.delivered(now, ticket),
-            // It stays open and is forwarded out again.
+            // It stays open and is handed out again.
             Input::NotDelivered(ticket) => {
                 self.deliveries.remove(&ticket);
                 self.made(ticket, false);

@@ -303,7 +303,7 @@ fn what_waits_is_taken_back_and_asked_for_again_in_its_order() {
     let mut bench = Bench::with(200, &[(2, ABLE)]);
     bench.not_here();
     assert_eq!(bench.asked(2), (0..64).collect::<Vec<_>>());
-    // Not answered in time: all is forwarded out again, and nothing is asked twice.
+    // Not answered in time: all is handed out again, and nothing is asked twice.
     bench.pass(11);
     assert_eq!(bench.deliveries.len(), 200);
     bench.not_here();

@@ -171,7 +171,7 @@ impl Bench {
         self.input(Input::CommitFailed(ticket))
     }
 
-    /// The deliveries forwarded out since the last look: entry and index.
+    /// The deliveries handed out since the last look: entry and index.
     fn handed_out(&mut self) -> Vec<(u8, usize)> {
         self.deliveries
             .iter()

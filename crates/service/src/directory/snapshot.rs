@@ -1,7 +1,7 @@
 //! The directory's state in place of its logs (docs/replication.md, "State in place of a log").
 //!
 //! What comes is kept beside the own rows, and in memory as a second directory. When the last row is here a small commit takes position and logs over
-//! and says that the two are to be joined; the rows that the join changes are forwarded out behind it at once, before anything else is done to the
+//! and says that the two are to be joined; the rows that the join changes are handed out behind it at once, before anything else is done to the
 //! directory. So after a crash the join is made again, with the same vectors and of the same two sides, and nothing that came later has seen only
 //! half of it.
 
@@ -73,7 +73,7 @@ impl DirectoryOwner {
         self.hand_out_pages(gone);
     }
 
-    /// The directory becomes the join of what is here and what came. All of it is forwarded out before anything else is.
+    /// The directory becomes the join of what is here and what came. All of it is handed out before anything else is.
     pub(super) fn join_rows(&mut self, joined: &Joined) {
         let Phase::Running(running) = &mut self.state else {
             return;

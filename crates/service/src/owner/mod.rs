@@ -1,12 +1,13 @@
 //! The owner of some partitions: the mail of the accounts in them.
 //!
 //! One owner takes one input at a time and holds the loaded accounts of its partitions. A call finds its account in memory or has it
-//! loaded; a write is planned by `mailbox`, sealed into a batch, applied by the same `apply` that foreign batches take, and forwarded out as one
+//! loaded; a write is planned by `mailbox`, sealed into a batch, applied by the same `apply` that foreign batches take, and handed out as one
 //! commit with the rows it changed; the answer waits in the partition's gate.
 //!
 //! Invariants:
-//! - Commits of a partition are forwarded out in the order of their numbers, those with batches of other nodes among them as they come.
-//! - An answer leaves when the newest commit of its account that it saw is durable; UIDs and UIDNEXTs are announced in that commit.
+//! - Commits of a partition are handed out in the order of their numbers, those with batches of other nodes among them as they come.
+//! - An answer leaves at the earliest when the newest commit of its account that it saw is durable; UIDs and UIDNEXTs are announced in that commit. It may
+//!   wait longer: for readers on other nodes ([`held_answers`]), and for other nodes to confirm ([`confirming`]).
 //! - When a commit fails (full disk) all accounts of the partition are dropped and read again: memory is never ahead of the store.
 //! - Accounts that no session watches are evicted, the longest unused first, when the budget is passed.
 //!

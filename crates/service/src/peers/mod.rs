@@ -114,7 +114,7 @@ pub enum PeerInput {
     Body(BlobName, u64),
     /// No node to which there is a stream has the body. Told to all owners.
     NoBody(BlobName),
-    /// The body is looked for no more, since no node had it a while ago: if it is still missing_blobs here, it is to be wanted again. Told to all
+    /// The body is looked for no more, since no node had it a while ago: if it is still missing here, it is to be wanted again. Told to all
     /// owners and the queue.
     WantAgain(BlobName),
     /// A session of the account has found that a body is not here, which a record of it named a moment ago. Told to the account's owner.

@@ -9,7 +9,7 @@
 //! - A delivery counts when who was asked says that it is done, never because it was asked.
 //! - Nobody asks on: who is asked makes it, or says no.
 //! - Of an entry that is not known here by its log, or lacks its body, nothing is delivered: it waits for them.
-//! - What is asked holds as long as the stream. What is not answered is forwarded out again in the queue's own time, to whoever can make it then.
+//! - What is asked holds as long as the stream. What is not answered is handed out again in the queue's own time, to whoever can make it then.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -54,7 +54,7 @@ pub(super) struct Forwarding {
     turn: usize,
     /// What peers ask of this node.
     made: BTreeMap<Delivery, Made>,
-    /// Of these, what is under way: rows that are read, deliveries that are forwarded out.
+    /// Of these, what is under way: rows that are read, deliveries that are handed out.
     under_way: BTreeMap<Ticket, Delivery>,
     /// What peers are told.
     frames: BTreeMap<Incarnation, VecDeque<Frame>>,
@@ -67,7 +67,7 @@ struct Made {
     others: RequiredCopies,
     /// When it was asked for last.
     since: u64,
-    /// What is under way of it; `None`: something is missing_blobs for it.
+    /// What is under way of it; `None`: something is missing for it.
     ticket: Option<Ticket>,
 }
 
@@ -390,7 +390,7 @@ impl QueueOwner {
         }
     }
 
-    /// Something was missing_blobs for deliveries of this entry.
+    /// Something was missing for deliveries of this entry.
     pub(super) fn make_all_of(&mut self, id: EntryId) {
         let of = self.forwarding.made.range((id, 0)..=(id, usize::MAX));
         let idle = of.filter(|(_, made)| made.ticket.is_none());

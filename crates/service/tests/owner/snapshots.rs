@@ -300,7 +300,7 @@ fn an_account_that_cannot_be_joined_keeps_back_its_own_bodies() {
     }
 }
 
-/// Of a page of which one row cannot be read nothing is done: a body that is missing_blobs in memory alone would never be looked for.
+/// Of a page of which one row cannot be read nothing is done: a body that is missing in memory alone would never be looked for.
 #[test]
 fn what_cannot_be_read_leaves_nothing_behind() {
     let mut pair = apart();
