@@ -30,6 +30,15 @@ pub struct Now {
 }
 
 impl Now {
+    /// A time by the clock that only goes forward.
+    #[cfg(test)]
+    pub(crate) fn mono(mono_micros: u64) -> Now {
+        Now {
+            mono_micros,
+            ..Now::default()
+        }
+    }
+
     /// Seconds since 1970.
     pub fn wall_seconds(self) -> u64 {
         self.wall_micros / 1_000_000

@@ -44,7 +44,7 @@ pub(crate) use self::rows::{
 };
 use self::{
     forwarding::Forwarding,
-    remote_batches::{Other, Read},
+    remote_batches::Other,
     rows::{Op, without},
 };
 use crate::{
@@ -55,6 +55,7 @@ use crate::{
     owner::keys::COMING_END,
     peers::{
         self, Ends, Frame, Holders, LogEnd, PartitionReport, PeerOutput, Shipping,
+        log_reads::LogReads,
         singleton_snapshot::{Coming, Giving, StoredSnapshots},
     },
     stamps::Stamps,
@@ -173,7 +174,7 @@ pub struct QueueOwner {
     /// Rows of entries that are being taken over.
     adopting: BTreeMap<Ticket, EntryId>,
     /// Logs that are being read for the partition's machine.
-    reads: BTreeMap<Ticket, Read>,
+    reads: LogReads,
     /// Reads that failed are tried again then.
     reads_at: Option<u64>,
     /// States that are given.
@@ -300,7 +301,7 @@ impl QueueOwner {
             heard: BTreeMap::new(),
             heard_at: None,
             adopting: BTreeMap::new(),
-            reads: BTreeMap::new(),
+            reads: LogReads::default(),
             reads_at: None,
             giving: Giving::new(PartitionId::QUEUE),
             snapshots_received: 0,
@@ -359,7 +360,7 @@ impl QueueOwner {
         self.others.clear();
         self.missing_blobs.clear();
         self.adopting.clear();
-        self.reads.clear();
+        self.reads.forget(PartitionId::QUEUE);
         self.out.extend(self.giving.end());
         self.bytes = self.provisional.values().map(|of| of.bytes).sum();
         let accepting = self.commits.values().map(|waiting| match waiting {

@@ -159,13 +159,6 @@ mod tests {
     const ANNE: AccountId = AccountId([1; 16]);
     const BOB: AccountId = AccountId([2; 16]);
 
-    fn at(mono_micros: u64) -> Now {
-        Now {
-            mono_micros,
-            ..Now::default()
-        }
-    }
-
     #[test]
     fn accounts_are_due_in_the_order_of_their_times() {
         let mut agenda = Agenda::default();
@@ -174,10 +167,10 @@ mod tests {
         agenda.show_at(Some(15), ANNE);
         agenda.show_at(None, BOB);
         assert_eq!(agenda.deadline(), Some(10));
-        assert_eq!(agenda.next_to_collect(at(9)), None);
-        assert_eq!(agenda.next_to_collect(at(20)), Some((10, BOB)));
-        assert_eq!(agenda.next_to_collect(at(20)), Some((20, ANNE)));
-        assert_eq!(agenda.next_to_collect(at(99)), None);
+        assert_eq!(agenda.next_to_collect(Now::mono(9)), None);
+        assert_eq!(agenda.next_to_collect(Now::mono(20)), Some((10, BOB)));
+        assert_eq!(agenda.next_to_collect(Now::mono(20)), Some((20, ANNE)));
+        assert_eq!(agenda.next_to_collect(Now::mono(99)), None);
         assert_eq!(agenda.deadline(), Some(15));
         assert_eq!(agenda.hiding().collect::<Vec<_>>(), [ANNE]);
     }
@@ -187,8 +180,8 @@ mod tests {
         let (mut agenda, partition) = (Agenda::default(), PartitionId::accounts(3));
         agenda.look_at(10, partition);
         agenda.move_look(Some(10), Some(12), partition);
-        assert!(agenda.take_due(at(11)).is_empty());
-        assert_eq!(agenda.take_due(at(12)).len(), 1);
+        assert!(agenda.take_due(Now::mono(11)).is_empty());
+        assert_eq!(agenda.take_due(Now::mono(12)).len(), 1);
         assert_eq!(agenda.deadline(), None);
     }
 }

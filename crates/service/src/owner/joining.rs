@@ -207,11 +207,7 @@ pub(super) fn join_page(
 /// A page of what came of an account.
 fn rows_came(mail: &mut Mail, now: Now, account: AccountId, page: Page) {
     let partition = keys::partition_of(account);
-    let Some(state) = mail
-        .partitions
-        .joining(partition)
-        .map(|joining| joining.joined.state)
-    else {
+    let Some(state) = joined_state(mail, partition) else {
         return;
     };
     let Some(coming) = mail.accounts.coming(account) else {
@@ -268,14 +264,16 @@ pub(super) fn born_joining(
     true
 }
 
+/// The name of the state that is joined.
+fn joined_state(mail: &mut Mail, partition: PartitionId) -> Option<u64> {
+    let joining = mail.partitions.joining(partition)?;
+    Some(joining.joined.state)
+}
+
 /// Copies the next page of content rows.
 fn copy_contents(mail: &mut Mail, account: AccountId) {
     let partition = keys::partition_of(account);
-    let Some(state) = mail
-        .partitions
-        .joining(partition)
-        .map(|joining| joining.joined.state)
-    else {
+    let Some(state) = joined_state(mail, partition) else {
         return;
     };
     let range = keys::coming_of(state, keys::content_range(account));
@@ -627,11 +625,7 @@ fn drop_rows(mail: &mut Mail, account: AccountId) {
 
 fn drop_next(mail: &mut Mail, account: AccountId) {
     let partition = keys::partition_of(account);
-    let Some(state) = mail
-        .partitions
-        .joining(partition)
-        .map(|joining| joining.joined.state)
-    else {
+    let Some(state) = joined_state(mail, partition) else {
         return;
     };
     let range = keys::coming_of(state, keys::whole_range(account));

@@ -325,26 +325,19 @@ mod tests {
         }
     }
 
-    fn at(mono_micros: u64) -> Now {
-        Now {
-            mono_micros,
-            ..Now::default()
-        }
-    }
-
     #[test]
     fn a_body_counts_when_it_was_here_after_its_commit() {
         let mut missing = MissingBlobs::default();
         assert_eq!(missing.came(&blob(), 0), Came::Waits);
         assert!(missing.lack(blob(), &[ACCOUNT].into(), Ticket(1)).is_some());
         assert_eq!(missing.came(&blob(), 5), Came::Waits);
-        assert!(missing.durable(at(9), Ticket(0)).is_empty());
+        assert!(missing.durable(Now::mono(9), Ticket(0)).is_empty());
         // It came early: whether it is still here is asked once.
-        assert_eq!(missing.durable(at(9), Ticket(1)), [blob()]);
+        assert_eq!(missing.durable(Now::mono(9), Ticket(1)), [blob()]);
         assert_eq!(missing.came(&blob(), 8), Came::Waits);
         assert_eq!(missing.came(&blob(), 9), Came::Here);
         assert!(missing.lack(blob(), &[ACCOUNT].into(), Ticket(2)).is_none());
-        assert!(missing.durable(at(20), Ticket(2)).is_empty());
+        assert!(missing.durable(Now::mono(20), Ticket(2)).is_empty());
         assert_eq!(missing.came(&blob(), 19), Came::AskAgain);
         assert_eq!(missing.came(&blob(), 19), Came::Waits);
         assert_eq!(missing.named_by(ACCOUNT), [blob()]);

@@ -230,13 +230,6 @@ mod tests {
         [(node(9), number)].into_iter().collect()
     }
 
-    fn at(mono_micros: u64) -> Now {
-        Now {
-            mono_micros,
-            ..Now::default()
-        }
-    }
-
     #[test]
     fn an_answer_counts_for_what_was_asked_and_for_one_life() {
         let mut parting = Parting::default();
@@ -270,8 +263,8 @@ mod tests {
     fn who_has_not_answered_is_asked_each_second() {
         let mut parting = Parting::default();
         parting.leave();
-        let asked =
-            [0, 1, ASK_EVERY_MICROS - 1, ASK_EVERY_MICROS].map(|now| parting.is_due(at(now)));
+        let asked = [0, 1, ASK_EVERY_MICROS - 1, ASK_EVERY_MICROS]
+            .map(|now| parting.is_due(Now::mono(now)));
         assert_eq!(asked, [true, false, false, true]);
         assert_eq!(parting.deadline(), Some(2 * ASK_EVERY_MICROS));
         parting.ask(node(1), PartitionId::accounts(1), vector(1));

@@ -296,13 +296,6 @@ mod tests {
 
     const PARTITION: PartitionId = PartitionId::accounts(4);
 
-    fn at(mono_micros: u64) -> Now {
-        Now {
-            mono_micros,
-            ..Now::default()
-        }
-    }
-
     fn end(last: u64) -> LogEnd {
         let hash = Hash([0; 32]);
         LogEnd { last, hash, low: 0 }
@@ -320,8 +313,11 @@ mod tests {
     fn all_goes_but_the_row_that_says_where_its_log_ended() {
         let [me, other] = [1, 2].map(Incarnation::from_hash);
         let mut left = Released::new(PARTITION, me, 7);
-        assert!(left.held_as(at(0), Phase::Leaves).is_none());
-        assert!(matches!(left.held_as(at(0), Phase::Away), Some(Want::Look)));
+        assert!(left.held_as(Now::mono(0), Phase::Leaves).is_none());
+        assert!(matches!(
+            left.held_as(Now::mono(0), Phase::Away),
+            Some(Want::Look)
+        ));
         left.look();
         assert!(left.rows(Ticket(1), Vec::new(), true).is_none());
         let ends = vec![(me, end(7)), (other, end(3))];
@@ -342,8 +338,8 @@ mod tests {
         assert_eq!(last.forgets, [Origin(other.get())]);
         assert!(!left.is_gone());
         assert!(matches!(left.committed(Ticket(4)), Some(Want::Gone)));
-        assert!(left.is_gone() && left.held_as(at(0), Phase::Away).is_none());
-        let back = left.held_as(at(0), Phase::Holds);
+        assert!(left.is_gone() && left.held_as(Now::mono(0), Phase::Away).is_none());
+        let back = left.held_as(Now::mono(0), Phase::Holds);
         assert!(matches!(back, Some(Want::Open { anew: true })));
     }
 
@@ -361,11 +357,11 @@ mod tests {
     fn what_failed_is_begun_again_after_a_while() {
         let mut left = Released::new(PARTITION, Incarnation::from_hash(1), 0);
         left.look();
-        let again = left.failed(at(5));
-        assert!(left.held_as(at(again - 1), Phase::Away).is_none());
-        let look = left.held_as(at(again), Phase::Away);
+        let again = left.failed(Now::mono(5));
+        assert!(left.held_as(Now::mono(again - 1), Phase::Away).is_none());
+        let look = left.held_as(Now::mono(again), Phase::Away);
         assert!(matches!(look, Some(Want::Look)));
-        let stays = left.held_as(at(again), Phase::Holds);
+        let stays = left.held_as(Now::mono(again), Phase::Holds);
         assert!(matches!(stays, Some(Want::Open { anew: false })));
     }
 }

@@ -136,22 +136,23 @@ pub(crate) enum Request {
         from: u64,
         bytes_max: usize,
     },
-    /// Fix the rows as they are.
-    Snapshot {
-        asked: Asked,
-    },
-    /// Read rows that were fixed.
-    ReadState {
-        asked: Asked,
-        state: u64,
-        after: Vec<u8>,
-        bytes_max: usize,
-    },
-    /// Nobody needs them any more.
-    DropState(u64),
     Wake(Incarnation),
     /// Forget entries of a log that end below the number, with the next commit.
     Cut(Incarnation, u64),
+    Unlink(Incarnation),
+    /// For the log of the node.
+    Warn(String),
+    /// This disk is older than what was told from it.
+    Older(String),
+    /// Stop the node.
+    Fatal(String),
+    /// What is not the same in all partitions.
+    Particular(Wanted),
+}
+
+/// What each kind of partition does in its own way.
+#[derive(Debug)]
+pub(crate) enum Wanted {
     /// A new node has all that it lacked: keep that.
     Grown,
     /// Nobody is left who had all of it: keep that, before anything that follows from it.
@@ -161,31 +162,16 @@ pub(crate) enum Request {
         /// For the log of the node.
         warning: String,
     },
-    Unlink(Incarnation),
-    /// For the log of the node.
-    Warn(String),
-    /// This disk is older than what was told from it.
-    Older(String),
-    /// Stop the node.
-    Fatal(String),
-}
-
-/// What of that is not the same in all partitions.
-pub(crate) enum Wanted {
-    Grown,
-    Alone {
-        own_lost: bool,
-        warning: String,
-    },
-    Snapshot {
-        asked: Asked,
-    },
+    /// Fix the rows as they are.
+    Snapshot { asked: Asked },
+    /// Read rows that were fixed.
     ReadState {
         asked: Asked,
         state: u64,
         after: Vec<u8>,
         bytes_max: usize,
     },
+    /// Nobody needs them any more.
     DropState(u64),
 }
 
@@ -223,27 +209,7 @@ impl Request {
             Request::Warn(text) => Told::Log(Note::Warning(text)),
             Request::Older(because) => Told::Log(Note::Older(because)),
             Request::Fatal(cause) => Told::Fatal(cause),
-            Request::Grown => return ControlFlow::Continue(Wanted::Grown),
-            Request::Alone { own_lost, warning } => {
-                return ControlFlow::Continue(Wanted::Alone { own_lost, warning });
-            }
-            Request::Snapshot { asked } => {
-                return ControlFlow::Continue(Wanted::Snapshot { asked });
-            }
-            Request::ReadState {
-                asked,
-                state,
-                after,
-                bytes_max,
-            } => {
-                return ControlFlow::Continue(Wanted::ReadState {
-                    asked,
-                    state,
-                    after,
-                    bytes_max,
-                });
-            }
-            Request::DropState(state) => return ControlFlow::Continue(Wanted::DropState(state)),
+            Request::Particular(wanted) => return ControlFlow::Continue(wanted),
         }))
     }
 }
@@ -549,7 +515,7 @@ impl Shipping {
     /// What the machine wants at once; what it wants stored or applied is put behind what waits already.
     pub(crate) fn poll(&mut self) -> Option<Request> {
         if !self.is_paused() && std::mem::take(&mut self.grown) {
-            return Some(Request::Grown);
+            return Some(Request::Particular(Wanted::Grown));
         }
         loop {
             if let Some(warning) = self.warning.take() {
@@ -578,7 +544,7 @@ impl Shipping {
                 // Asked for when it is needed.
                 Output::Stable(_) => continue,
                 Output::State(output) => match state(output) {
-                    Ok(want) => want,
+                    Ok(wanted) => Request::Particular(wanted),
                     Err(work) => {
                         self.work.push_back(Work::State(work));
                         continue;
@@ -606,15 +572,15 @@ impl Shipping {
                     self.grown = true;
                     continue;
                 }
-                Output::Grown => Request::Grown,
+                Output::Grown => Request::Particular(Wanted::Grown),
                 Output::Stop(peer) => Request::Unlink(peer),
                 Output::Alarm(alarm) => {
                     let warning = alarm_text(self.machine.id(), &alarm);
                     match alarm {
-                        Alarm::Alone | Alarm::OwnLost(_) => Request::Alone {
+                        Alarm::Alone | Alarm::OwnLost(_) => Request::Particular(Wanted::Alone {
                             own_lost: alarm != Alarm::Alone,
                             warning,
-                        },
+                        }),
                         Alarm::Forgotten { .. } => Request::Older(warning),
                         _ => Request::Warn(warning),
                     }
@@ -660,21 +626,21 @@ impl Shipping {
 }
 
 /// What is wanted at once, or has its place among what is forwarded to the store.
-fn state(output: StateOutput) -> Result<Request, StateWork> {
+fn state(output: StateOutput) -> Result<Wanted, StateWork> {
     Ok(match output {
-        StateOutput::Snapshot { ticket } => Request::Snapshot { asked: ticket },
+        StateOutput::Snapshot { ticket } => Wanted::Snapshot { asked: ticket },
         StateOutput::Read {
             ticket,
             state,
             after,
             bytes_max,
-        } => Request::ReadState {
+        } => Wanted::ReadState {
             asked: ticket,
             state,
             after,
             bytes_max,
         },
-        StateOutput::Drop { state } => Request::DropState(state),
+        StateOutput::Drop { state } => Wanted::DropState(state),
         StateOutput::Begin { held } => return Err(StateWork::Begin(held)),
         StateOutput::Store { ticket, last, rows } => {
             let asked = ticket;

@@ -6,10 +6,10 @@
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Incarnation, PartitionId, mutants::broken};
 use whimbrel_mailbox::{BlobName, EntryId};
-use whimbrel_replication::partition::{Entry as LogEntry, Membership, Ticket as Asked};
+use whimbrel_replication::partition::{Entry as LogEntry, Membership};
 use whimbrel_storage::{Commit, Mutation, Room, StoreError};
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
 use super::{
     Phase, QueueOwner, Waiting,
@@ -21,7 +21,7 @@ use crate::{
     log,
     machine::{Note, Now, Output, RequestId, Ticket},
     peers::{
-        Frame, OnDurable, PeerInput, PeerOutput, READ_AGAIN_MICROS, Request, Shipping, Work, blobs,
+        Frame, OnDurable, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Wanted, Work, blobs,
         clocks, keep_early,
     },
 };
@@ -53,27 +53,6 @@ impl Other {
             early: false,
             asked: BTreeSet::new(),
         }
-    }
-}
-
-/// A log that is being read.
-pub(super) struct Read {
-    asked: Asked,
-    origin: Incarnation,
-    from: u64,
-    bytes_max: usize,
-    failed: bool,
-}
-
-impl Read {
-    fn output(&self, ticket: Ticket) -> Output {
-        Output::Peer(PeerOutput::ReadLog {
-            ticket,
-            partition: PartitionId::QUEUE,
-            origin: self.origin,
-            from: self.from,
-            bytes_max: self.bytes_max,
-        })
     }
 }
 
@@ -255,44 +234,25 @@ impl QueueOwner {
             let Some(want) = running.shipping.poll() else {
                 break;
             };
-            self.out.push_back(match want {
-                Request::Read {
-                    asked,
-                    origin,
-                    from,
-                    bytes_max,
-                } => {
-                    let read = Read {
-                        asked,
-                        origin,
-                        from,
-                        bytes_max,
-                        failed: false,
-                    };
-                    let output = read.output(ticket);
-                    self.reads.insert(ticket, read);
-                    output
-                }
-                Request::Cut(origin, below) => {
-                    running.log.cut(origin, below);
+            let log = &mut running.log;
+            let wanted = match want.carry_out(PartitionId::QUEUE, ticket, log, &mut self.reads) {
+                ControlFlow::Break(told) => {
+                    self.out.extend(told);
                     continue;
                 }
-                Request::Grown => continue,
-                Request::Snapshot { asked } => self.giving.fix(ticket, asked),
-                Request::ReadState {
+                ControlFlow::Continue(wanted) => wanted,
+            };
+            self.out.push_back(match wanted {
+                Wanted::Grown => continue,
+                Wanted::Alone { warning, .. } => Output::Log(Note::Warning(warning)),
+                Wanted::Snapshot { asked } => self.giving.fix(ticket, asked),
+                Wanted::ReadState {
                     asked,
                     state,
                     after,
                     bytes_max,
                 } => self.giving.read(ticket, asked, state, after, bytes_max),
-                Request::DropState(state) => self.giving.release(state),
-                Request::Wake(peer) => Output::Peer(PeerOutput::Wake(PartitionId::QUEUE, peer)),
-                Request::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
-                Request::Warn(text) | Request::Alone { warning: text, .. } => {
-                    Output::Log(Note::Warning(text))
-                }
-                Request::Older(because) => Output::Log(Note::Older(because)),
-                Request::Fatal(cause) => Output::Fatal(cause),
+                Wanted::DropState(state) => self.giving.release(state),
             });
         }
         while self.carry_on(now) {}
@@ -302,8 +262,7 @@ impl QueueOwner {
     }
 
     fn log_read(&mut self, now: Now, ticket: Ticket, entries: Vec<LogEntry>) {
-        if let (Some(read), Phase::Running(running)) = (self.reads.remove(&ticket), &mut self.phase)
-        {
+        if let (Some(read), Phase::Running(running)) = (self.reads.came(ticket), &mut self.phase) {
             running.shipping.read(now, read.asked, read.origin, entries);
         }
     }
@@ -321,8 +280,8 @@ impl QueueOwner {
         if self.giving.lost(now, shipping_of(&mut self.phase), ticket) {
             return true;
         }
-        match (self.reads.get_mut(&ticket), &mut self.phase) {
-            (Some(read), _) => read.failed = true,
+        match (self.reads.failed(ticket), &mut self.phase) {
+            (Some(_), _) => {}
             (None, Phase::Loading(loading)) if loading.ticket == ticket => {
                 // At a start somebody is there to be told.
                 if !loading.anew || !cause.is_temporary() {
@@ -349,11 +308,7 @@ impl QueueOwner {
     pub(super) fn time(&mut self, now: Now) {
         if self.reads_at.is_some_and(|at| at <= now.mono_micros) {
             self.reads_at = None;
-            for (ticket, read) in &mut self.reads {
-                if std::mem::take(&mut read.failed) {
-                    self.out.push_back(read.output(*ticket));
-                }
-            }
+            self.out.extend(self.reads.again(PartitionId::QUEUE));
             if matches!(&self.phase, Phase::Loading(loading) if loading.failed) {
                 self.load();
             }
