@@ -164,13 +164,11 @@ impl<S: Store> State<S> {
             let serves = self.serves(&roster, partition);
             let holds = serves || syncing && roster.holds(self.me(), partition);
             let asked = partitions.contains(&partition) && holds;
-            let Some(open) = report.open.filter(|_| asked) else {
+            let Some(logs) = report.logs_of(of).filter(|_| asked) else {
                 continue;
             };
-            held.extend(of.iter().map(|of| {
-                let log = open.logs.get(of).copied().unwrap_or_default();
-                LogHeld::new(partition, *of, log)
-            }));
+            let logs = logs.into_iter();
+            held.extend(logs.map(|(of, log)| LogHeld::new(partition, of, log)));
         }
         Ok(encoded(&held))
     }

@@ -69,10 +69,7 @@ pub(super) async fn settle<S: Store>(
         }
     };
     if state.files.must_renew() {
-        let me = incarnation(data);
-        if let Some(refusal) = written_since(state, me).await? {
-            return Err(refused(state, me, &refusal));
-        }
+        refuse_written(state, incarnation(data)).await?;
         data.renew(Copy::Peers);
     }
     let me = incarnation(data);
@@ -105,16 +102,15 @@ pub(super) async fn settle<S: Store>(
     let unverified = peers.map(|peer| peer.name);
     let unverified: BTreeSet<NodeName> =
         unverified.filter(|name| !answered.contains(name)).collect();
-    let logs = own_logs(state, me).await?;
-    let record = state.files.unverified()?;
-    match startup.verdict(&state.roster(), &logs, record.as_ref()) {
+    match startup.verdict(&state.roster()) {
         Verdict::Keep => {}
-        Verdict::Refuse(refusal) => return Err(refused(state, me, &refusal)),
-        Verdict::Renew(because) => {
+        Verdict::Removed => return Err(removed(state, me, &startup).await?),
+        Verdict::Older(because) => {
             tracing::error!(
                 because,
                 "this disk is older than what its peers remember of it"
             );
+            refuse_written(state, me).await?;
             data.renew(Copy::Peers);
         }
     }
@@ -133,7 +129,8 @@ pub(super) async fn settle<S: Store>(
         be_sponsored(state, data, &former, &answered).await?;
     }
     let me = incarnation(data);
-    // An earlier start may have been given the slot, and come no further. Before it is kept that it takes part so: then nothing shows any more that it is new.
+    // An earlier start may have got the slot and ended before this point. The node records that it is syncing before it records its incarnation:
+    // afterwards nothing shows that it is new.
     if was != me {
         state.keep_syncing()?;
     }
@@ -182,15 +179,11 @@ impl Former {
         if !state.roster().members().is_out(self.was) {
             return Ok(());
         }
-        let mut startup = Startup::new(self.was);
+        let mut startup = Startup::<()>::new(self.was);
         for answer in ask_all(state, self.was, REMOVED_TIMEOUT, self.clock).await {
             startup.answered(&answer.remembered.logs, None);
         }
-        let logs = own_logs(state, self.was).await?;
-        match startup.verdict(&state.roster(), &logs, None) {
-            Verdict::Refuse(refusal) => Err(refused(state, self.was, &refusal)),
-            Verdict::Keep | Verdict::Renew(()) => Ok(()),
-        }
+        Err(removed(state, self.was, &startup).await?)
     }
 }
 
@@ -202,14 +195,26 @@ async fn own_logs<S: Store>(
     logs.map_err(|error| StartError::Store(error.to_string()))
 }
 
-/// Why a disk that is known to be older does not go on even under a new incarnation, if it does not.
-pub(super) async fn written_since<S: Store>(
+/// Why a node that was removed does not start.
+async fn removed<S: Store, P>(
     state: &State<S>,
     me: Incarnation,
-) -> Result<Option<Refusal>, StartError> {
-    let record = state.files.unverified()?;
+    startup: &Startup<P>,
+) -> Result<StartError, StartError> {
     let logs = own_logs(state, me).await?;
-    Ok(startup::written_since(me, &logs, record.as_ref()))
+    Ok(refused(state, me, &startup.removed(&logs)))
+}
+
+/// Refuses a disk that is known to be older, if it was written to since a start at which not all peers could be asked.
+async fn refuse_written<S: Store>(state: &State<S>, me: Incarnation) -> Result<(), StartError> {
+    let Some(record) = state.files.unverified()? else {
+        return Ok(());
+    };
+    let logs = own_logs(state, me).await?;
+    match startup::written_since(me, &logs, &record) {
+        None => Ok(()),
+        Some(refusal) => Err(refused(state, me, &refusal)),
+    }
 }
 
 /// For people.

@@ -103,9 +103,11 @@ impl Closing {
 pub fn holdings(reports: &[PartitionReport], of: &[Incarnation]) -> Option<Holdings> {
     let mut holdings: Holdings = of.iter().map(|id| (*id, BTreeMap::new())).collect();
     for report in reports.iter().filter(|report| report.left.is_none()) {
-        let logs = &report.open.as_ref()?.logs;
-        for (id, of) in &mut holdings {
-            of.insert(report.partition, logs.get(id).copied().unwrap_or_default());
+        for (id, log) in report.logs_of(of)? {
+            holdings
+                .entry(id)
+                .or_default()
+                .insert(report.partition, log);
         }
     }
     Some(holdings)
@@ -128,7 +130,7 @@ type Said = BTreeMap<Incarnation, Holding>;
 #[derive(Debug)]
 pub struct HolderReports<'a> {
     of: &'a [Incarnation],
-    /// Of each partition, by whom it is said: by holders with all that clients may know, and by those that are coming back to it.
+    /// For each partition: the reports of complete holders, and of holders that are coming back to it.
     said: BTreeMap<PartitionId, [Vec<Said>; 2]>,
 }
 
@@ -142,8 +144,8 @@ impl<'a> HolderReports<'a> {
         }
     }
 
-    /// A holder, which may be `syncing`, has this of the logs in a partition; whether it has spoken of all of them. Else it counts as not asked: it
-    /// may have left the partition between two questions.
+    /// Takes in what a holder has of the logs in a partition; `syncing`: it is coming back to the partition. `false`: it did not report all logs, and
+    /// counts as not asked, since it may have left the partition between two questions.
     pub fn said(&mut self, partition: PartitionId, syncing: bool, logs: Said) -> bool {
         let complete = self.of.iter().all(|of| logs.contains_key(of));
         if complete {

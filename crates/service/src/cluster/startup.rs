@@ -188,10 +188,10 @@ pub enum Refusal {
 pub enum Verdict<P> {
     /// The node goes on under its incarnation.
     Keep,
-    /// The node goes on under a new incarnation: this peer knows more of it than is on this disk.
-    Renew(P),
-    /// The node does not start.
-    Refuse(Refusal),
+    /// A peer knows more of the node than is on its disk, for this reason. The node goes on under a new incarnation, or not at all ([`written_since`]).
+    Older(P),
+    /// The node was removed, and does not start ([`Startup::removed`]).
+    Removed,
 }
 
 /// The answers of the peers to a node that starts under one incarnation. `P`: the reason that a driver keeps for its log.
@@ -227,36 +227,28 @@ impl<P> Startup<P> {
         self.older = self.older.take().or(older);
     }
 
-    /// What follows. `roster`: with what the peers know of the members; `logs`: of this node, on this disk; `unverified`: what an earlier start has
-    /// kept for this incarnation.
-    pub fn verdict(
-        self,
-        roster: &Roster,
-        logs: &[RememberedLog],
-        unverified: Option<&UnverifiedPeers>,
-    ) -> Verdict<P> {
+    /// What follows, once. `roster`: with what the peers know of the members.
+    pub fn verdict(&mut self, roster: &Roster) -> Verdict<P> {
         if roster.members().is_out(self.me) {
-            let alone = self.asked.then(|| self.alone(logs));
-            return Verdict::Refuse(Refusal::Removed { alone });
+            return Verdict::Removed;
         }
-        match self.older {
-            None => Verdict::Keep,
-            Some(_) if broken("older-disks-go-on") => Verdict::Keep,
-            Some(older) => match written_since(self.me, logs, unverified) {
-                None => Verdict::Renew(older),
-                Some(refusal) => Verdict::Refuse(refusal),
-            },
+        match self.older.take() {
+            Some(older) if !broken("older-disks-go-on") => Verdict::Older(older),
+            _ => Verdict::Keep,
         }
     }
 
-    /// Operations of this disk that no peer has.
-    fn alone(&self, logs: &[RememberedLog]) -> (u64, usize) {
+    /// Why a removed node is refused. `logs`: of this node, on its disk.
+    #[must_use]
+    pub fn removed(&self, logs: &[RememberedLog]) -> Refusal {
         let alone = logs.iter().map(|log| {
             let most = self.most.get(&log.partition).copied().unwrap_or(0);
             log.last.saturating_sub(most)
         });
         let alone: Vec<u64> = alone.filter(|count| *count > 0).collect();
-        (alone.iter().sum(), alone.len())
+        Refusal::Removed {
+            alone: self.asked.then(|| (alone.iter().sum(), alone.len())),
+        }
     }
 }
 
@@ -265,10 +257,12 @@ impl<P> Startup<P> {
 pub fn written_since(
     me: Incarnation,
     logs: &[RememberedLog],
-    unverified: Option<&UnverifiedPeers>,
+    unverified: &UnverifiedPeers,
 ) -> Option<Refusal> {
-    let unverified = unverified.filter(|of| of.incarnation == me)?;
-    let written = unverified.written(logs);
+    let written = match unverified.incarnation == me {
+        true => unverified.written(logs),
+        false => 0,
+    };
     (written > 0).then_some(Refusal::WrittenSince(written))
 }
 
@@ -357,26 +351,33 @@ mod tests {
     #[test]
     fn verdicts() {
         let logs = [log(1, 5), log(2, 7)];
-        let check = |is_older: bool, end: Option<(u64, u64)>, expected: Verdict<&str>| {
-            let mut startup = Startup::new(node(ME));
-            startup.answered(&[log(1, 9)], None);
-            startup.answered(&[log(2, 7)], is_older.then_some("b has more"));
-            let unverified =
-                end.map(|(of, end)| UnverifiedPeers::new(node(of), &[log(1, end), log(2, 7)]));
-            let verdict = startup.verdict(&two(), &logs, unverified.as_ref());
-            assert_eq!(verdict, expected, "{is_older} {end:?}");
-        };
-        check(false, None, Verdict::Keep);
-        check(false, Some((ME, 3)), Verdict::Keep);
-        check(true, None, Verdict::Renew("b has more"));
-        check(true, Some((ME, 5)), Verdict::Renew("b has more"));
-        check(
-            true,
-            Some((ME, 3)),
-            Verdict::Refuse(Refusal::WrittenSince(2)),
-        );
+        let check =
+            |is_older: bool, end: Option<(u64, u64)>, expected: Result<Verdict<&str>, u64>| {
+                let mut startup = Startup::new(node(ME));
+                startup.answered(&[log(1, 9)], None);
+                startup.answered(&[log(2, 7)], is_older.then_some("b has more"));
+                let unverified =
+                    end.map(|(of, end)| UnverifiedPeers::new(node(of), &[log(1, end), log(2, 7)]));
+                let verdict = match startup.verdict(&two()) {
+                    Verdict::Older(because) => match unverified
+                        .as_ref()
+                        .and_then(|of| written_since(node(ME), &logs, of))
+                    {
+                        None => Ok(Verdict::Older(because)),
+                        Some(Refusal::WrittenSince(written)) => Err(written),
+                        Some(refusal) => panic!("{refusal:?}"),
+                    },
+                    verdict => Ok(verdict),
+                };
+                assert_eq!(verdict, expected, "{is_older} {end:?}");
+            };
+        check(false, None, Ok(Verdict::Keep));
+        check(false, Some((ME, 3)), Ok(Verdict::Keep));
+        check(true, None, Ok(Verdict::Older("b has more")));
+        check(true, Some((ME, 5)), Ok(Verdict::Older("b has more")));
+        check(true, Some((ME, 3)), Err(2));
         // It was kept for another incarnation.
-        check(true, Some((2, 3)), Verdict::Renew("b has more"));
+        check(true, Some((2, 3)), Ok(Verdict::Older("b has more")));
     }
 
     #[test]
@@ -388,8 +389,9 @@ mod tests {
             for answer in answers {
                 startup.answered(answer, Some(()));
             }
-            let verdict = startup.verdict(&roster, &[log(1, 5), log(2, 7)], None);
-            assert_eq!(verdict, Verdict::Refuse(Refusal::Removed { alone }));
+            assert_eq!(startup.verdict(&roster), Verdict::Removed);
+            let refusal = startup.removed(&[log(1, 5), log(2, 7)]);
+            assert_eq!(refusal, Refusal::Removed { alone });
         };
         check(&[], None);
         check(&[&[]], Some((12, 2)));

@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::{AccountId, BlobName};
+use whimbrel_replication::roster::Holding;
 pub use whimbrel_replication::{
     budget,
     holders::{HolderState, Holders, Phase},
@@ -38,7 +39,7 @@ use self::log_retention::GivenUp;
 pub(crate) use self::{
     blobs::{off_wire, on_wire},
     buffered_frames::keep_early,
-    shipping::{BatchWork, OnDurable, Request, Shipping, StateWork, Wanted, Work},
+    shipping::{BatchWork, OnDurable, Shipping, StateWork, Wanted, Work},
 };
 use crate::machine::{Now, Ticket};
 pub use crate::stamps::Clock;
@@ -142,6 +143,18 @@ pub struct PartitionReport {
     pub left: Option<LeftReport>,
     /// Partitions with mail that no other node has (queue only): they are not to be left.
     pub keeps: BTreeSet<PartitionId>,
+}
+
+impl PartitionReport {
+    /// What is here of the logs of these; `None`: the partition is being opened.
+    #[must_use]
+    pub fn logs_of(&self, of: &[Incarnation]) -> Option<BTreeMap<Incarnation, Holding>> {
+        let logs = &self.open.as_ref()?.logs;
+        let logs = of
+            .iter()
+            .map(|of| (*of, logs.get(of).copied().unwrap_or_default()));
+        Some(logs.collect())
+    }
 }
 
 /// A partition that is left.

@@ -3,7 +3,7 @@
 use whimbrel_service::cluster::closing::Closing;
 use whimbrel_storage::memory::Faults;
 
-use super::{MS, SECOND, World, coverage::MOVED, losses::Start};
+use super::{MS, SECOND, World, coverage::MOVED};
 use crate::node::EPOCH_MICROS;
 
 impl World {
@@ -145,9 +145,10 @@ impl World {
 
     pub(super) fn come_back(&mut self, index: usize) -> Result<(), String> {
         self.say(|| format!("node {index} comes back"));
-        let Start::Goes { heard } = self.starts_as_who_it_was(index)? else {
+        let is_its_own = !self.has_lost_its_disk(index);
+        if !is_its_own && !self.starts_with_another_disk(index)? {
             return Ok(());
-        };
+        }
         let seed = self.rng.number();
         let member = &mut self.members[index];
         member.down = None;
@@ -155,6 +156,13 @@ impl World {
         member.closing = Closing::default();
         member.placing.begin_anew();
         member.node.crash_until(seed, self.now);
+        let mut heard = false;
+        if is_its_own {
+            match self.asks_who_it_is(index)? {
+                Some(new) => heard = new,
+                None => return Ok(()),
+            }
+        }
         self.network.come_back(self.now, index);
         self.network.look_at(self.now, index);
         self.clock_begins(index)?;

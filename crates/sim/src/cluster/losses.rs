@@ -19,7 +19,7 @@ use whimbrel_crdt::{Hash, Incarnation, PartitionId};
 use whimbrel_replication::{identity::Because, roster::MergeOutcome};
 use whimbrel_service::{
     api::{AccountId, BlobName, MessageId},
-    cluster::startup::{self, Judged, Refusal, RememberedLog, Startup, Verdict},
+    cluster::startup::{self, Judged, RememberedLog, Startup, Verdict},
     log::store_partition,
     owner::{self, keys},
     queue,
@@ -180,19 +180,6 @@ impl Plan {
 pub(super) fn ends(disk: &Memory, of: Incarnation) -> BTreeMap<PartitionId, u64> {
     let logs = logs_of(disk, of).into_iter();
     logs.map(|log| (log.partition, log.last)).collect()
-}
-
-/// How a node starts.
-pub(super) enum Start {
-    /// It goes on.
-    Goes {
-        /// It has heard of members of which it did not know.
-        heard: bool,
-    },
-    /// Nobody gives it a slot: it tries again.
-    Waits,
-    /// It was removed.
-    Removed,
 }
 
 /// What follows the account in the keys of its messages' rows, before their ids (`mailbox::RowKey`).
@@ -422,31 +409,40 @@ impl World {
         self.losses.pending.contains_key(&index)
     }
 
-    /// A node starts, and asks the peers that it reaches who it is, as in the server ([`startup`]); whether it can. With another disk it needs a member
-    /// that gives it a slot.
-    pub(super) fn starts_as_who_it_was(&mut self, index: usize) -> Result<Start, String> {
+    /// The members that a node which starts can ask.
+    fn reached_by(&self, index: usize) -> Vec<usize> {
         let there = self.there().into_iter();
-        let reached: Vec<usize> = there
-            .filter(|peer| {
-                let is_up = *peer != index && self.members[*peer].is_up();
-                is_up && (self.calm || self.network.is_reachable(self.now, index, *peer))
-            })
-            .collect();
+        let reached = there.filter(|peer| {
+            let is_up = *peer != index && self.members[*peer].is_up();
+            is_up && (self.calm || self.network.is_reachable(self.now, index, *peer))
+        });
+        reached.collect()
+    }
+
+    /// A node has started with its own disk: it asks the peers who it is, and hears of members from them, as in the server ([`startup`]). Whether it
+    /// has heard of some of which it did not know; `None`: it was removed.
+    pub(super) fn asks_who_it_is(&mut self, index: usize) -> Result<Option<bool>, String> {
+        let (reached, mut heard) = (self.reached_by(index), false);
+        for peer in &reached {
+            let (from, theirs) = (self.members[*peer].id, self.members[*peer].roster.clone());
+            let outcome = self.members[index].roster.hear(from, &theirs);
+            let outcome = outcome.map_err(|error| error.to_string())?;
+            heard |= outcome == MergeOutcome::Taken { new: true };
+        }
+        if self.verdict(index, &self.members[index].node.disk, &reached)? == Verdict::Removed {
+            self.note("cluster: a removed node does not start");
+            self.leave(index);
+            return Ok(None);
+        }
+        Ok(Some(heard))
+    }
+
+    /// A node starts with another disk, if some peer gives it a slot; whether it does.
+    pub(super) fn starts_with_another_disk(&mut self, index: usize) -> Result<bool, String> {
         let Some(copy) = self.losses.pending.remove(&index) else {
-            let disk = durable(&self.members[index].node.disk.copy());
-            let mut heard = false;
-            for peer in &reached {
-                let (from, theirs) = (self.members[*peer].id, self.members[*peer].roster.clone());
-                let outcome = self.members[index].roster.hear(from, &theirs);
-                let outcome = outcome.map_err(|error| error.to_string())?;
-                heard |= outcome == MergeOutcome::Taken { new: true };
-            }
-            if !self.ask_who_remembers(index, &disk, &reached)? {
-                self.leave(index);
-                return Ok(Start::Removed);
-            }
-            return Ok(Start::Goes { heard });
+            return Ok(false);
         };
+        let reached = self.reached_by(index);
         let id = self.id_after(index);
         let mut sponsors = reached.clone();
         sponsors.retain(|at| {
@@ -457,12 +453,14 @@ impl World {
             self.say(|| format!("node {index} finds nobody that lets it in"));
             self.losses.pending.insert(index, copy);
             self.members[index].down = Some(self.now + AGAIN_MICROS);
-            return Ok(Start::Waits);
+            return Ok(false);
         }
         let is_older = self.plan.disks == Disks::Older;
         if is_older {
             let disk = durable(&copy);
-            self.ask_who_remembers(index, &disk, &reached)?;
+            let verdict = self.verdict(index, &disk, &reached)?;
+            let is_noticed = matches!(verdict, Verdict::Older(_));
+            self.note_if(is_noticed, "cluster: older disk noticed by peers");
             // The accounts that are there lead, so U2 holds for what was told after the copy; what was told of others is known nowhere.
             let mut held = BTreeSet::new();
             for account in self.accounts.clone() {
@@ -484,51 +482,38 @@ impl World {
         let sponsor = *self.losses.rng.pick(&sponsors);
         let removes = self.losses.removes;
         self.join_with(index, id, sponsor, copy, removes)?;
-        Ok(Start::Goes { heard: false })
+        Ok(true)
     }
 
-    /// A node with this disk asks these peers what they remember of it; whether it may go on, under its incarnation or, with an older disk, under
-    /// another. A peer that has more of its log must object, and only such a one.
-    fn ask_who_remembers(
-        &mut self,
+    /// Who a node with this disk is by the answers of these peers. A peer that has more of its log must object, and only such a one.
+    fn verdict(
+        &self,
         index: usize,
         disk: &Memory,
         reached: &[usize],
-    ) -> Result<bool, String> {
+    ) -> Result<Verdict<Because>, String> {
         let me = self.members[index].id;
-        let logs = logs_of(disk, me);
-        let has = |partition| {
-            let mut own = logs.iter().filter(|log| log.partition == partition);
-            own.next().map_or(0, |log| log.last)
-        };
+        let own = ends(disk, me);
+        let is_more =
+            |log: &&RememberedLog| own.get(&log.partition).is_none_or(|has| log.last > *has);
         let (mut startup, mut more) = (Startup::new(me), None);
         for peer in reached {
             let peer = &self.members[*peer];
             let remembered = logs_of(&peer.node.disk, me);
-            more = more.or(remembered
-                .iter()
-                .find(|log| log.last > has(log.partition))
-                .cloned());
+            more = more.or(remembered.iter().find(is_more).cloned());
             let mut of_logs = remembered.iter();
             let older = of_logs.find_map(|log| older_than(disk, me, peer.id, log));
             startup.answered(&remembered, older);
         }
-        let verdict = startup.verdict(&self.members[index].roster, &logs, None);
+        let verdict = startup.verdict(&self.members[index].roster);
         match (&verdict, &more) {
-            (Verdict::Renew(_), Some(_)) => self.note("cluster: older disk noticed by peers"),
-            (Verdict::Keep, None) => {}
-            // It hears that it was removed by the first link, too.
-            (Verdict::Refuse(Refusal::Removed { .. }), _) => {
-                self.note("cluster: a removed node does not start");
-                return Ok(false);
+            (Verdict::Older(_), Some(_)) | (Verdict::Keep, None) | (Verdict::Removed, _) => {
+                Ok(verdict)
             }
-            _ => {
-                return Err(format!(
-                    "node {index} with the logs {logs:?}, of which peers have {more:?}: {verdict:?}"
-                ));
-            }
+            _ => Err(format!(
+                "node {index} with the logs {own:?}, of which peers have {more:?}: {verdict:?}"
+            )),
         }
-        Ok(true)
     }
 }
 

@@ -433,18 +433,14 @@ impl World {
             let mut missing = held;
             for report in other.node.reports() {
                 let partition = report.partition;
-                let Some(open) = report.open.filter(|_| missing.contains(&partition)) else {
+                let Some(logs) = report.logs_of(of).filter(|_| missing.contains(&partition)) else {
                     continue;
                 };
                 let syncing = !other.placing.serves(&other.roster, other.id, partition);
                 if syncing && !other.roster.holds(other.id, partition) {
                     continue;
                 }
-                let logs = of.iter().map(|of| {
-                    let log = open.logs.get(of).copied().unwrap_or_default();
-                    (*of, log)
-                });
-                if said.said(partition, syncing, logs.collect()) {
+                if said.said(partition, syncing, logs) {
                     missing.remove(&partition);
                 }
             }
