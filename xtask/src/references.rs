@@ -203,10 +203,20 @@ fn of_page(root: &Path, pages: &mut Pages, page: &Path, line: &str) -> Vec<Strin
     wrong
 }
 
-/// Whether a source has an item of this name.
+/// What introduces the name of an item.
+const ITEMS: [&str; 9] = [
+    "const", "enum", "fn", "mod", "static", "struct", "trait", "type", "union",
+];
+
+/// Whether a source defines an item of this name. A file that only uses it is the wrong one to send a reader to.
 fn defines(source: &str, name: &str) -> bool {
-    let mut words = source.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
-    words.any(|word| word == name)
+    let words = source.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let mut before = "";
+    words.filter(|word| !word.is_empty()).any(|word| {
+        let is_it = word == name && ITEMS.contains(&before);
+        before = word;
+        is_it
+    })
 }
 
 fn split_while(text: &str, is_of: impl Fn(char) -> bool) -> (&str, &str) {
@@ -252,6 +262,10 @@ mod tests {
         check(
             "`crdt/src/batch.rs::Nothing`",
             &["crdt/src/batch.rs has no Nothing"],
+        );
+        check(
+            "`crdt/src/batch.rs::Dot`",
+            &["crdt/src/batch.rs has no Dot"],
         );
         check(
             "`crdt/src/nothing.rs`",

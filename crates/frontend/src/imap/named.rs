@@ -4,8 +4,8 @@
 //! here before it came. So does one to which an older copy of the disk, put back since, had told more. Before the command is carried out the owner is asked
 //! to believe it, and what that changes is told, so that new messages lie where the client looks for them. It costs nothing where nothing such is named.
 //!
-//! `*` means the last message that the client was told of before, as if nothing had been told within the command: a flag for `*`, or for what lies from a
-//! message that the client knows to `*`, is not for one that it has not heard of. A range that begins above all it knows asks for what is new.
+//! `*` means the last message that the client was told of before, as if nothing had been told within the command: a STORE for `*`, or
+//! for a range up to `*`, does not reach a message that the client has not heard of. A range that begins above all it knows asks for what is new.
 //!
 //! What was told here before the session counts until the session is told a UID: what a client names later it may have from it. And a number says that the
 //! client knows it where it begins something. `1:256` is no sign, for 256 is what SELECT said, and nothing is left out that lies below it.

@@ -22,7 +22,7 @@ impl Replica {
         slots.truncate(self.first_within(&slots, CLAIMS_BYTES_MAX));
         let rank = peers.rank(self.slot);
         let mut claims = self.claims(at);
-        // Of each part by itself: by as many as there are in all, at each part, UIDs would not last.
+        // The gap is as large as this part. If each part left room for the messages of all parts, the account would run out of UIDs.
         claims.next = claims
             .next
             .saturating_add((slots.len() as u32).saturating_mul(rank));

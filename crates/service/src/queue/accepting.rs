@@ -202,7 +202,7 @@ impl QueueOwner {
         self.accepting -= 1;
         self.bytes -= of.bytes;
         if !is_writable || broken("abort-not-logged") {
-            // The disk is full, and the rows are read again, or will be. It counts: its row may have been read over already, since it was known.
+            // The disk is full, so no abort can be logged. The entry stays and is delivered: its row is on disk, and is read again, or was.
             let taken = self.taken_here(number);
             self.insert(of.entry, of.bytes, None, Some(taken));
             let reply = Reply::Failed(Failure::NotConfirmed);
