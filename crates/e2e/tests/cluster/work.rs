@@ -214,6 +214,15 @@ fn see(node: &Node) -> Option<Seen> {
     Some(seen)
 }
 
+/// Whether a reply to STORE shows this message with this flag. It may also show messages that others changed.
+fn is_set(reply: &Reply, uid: u32, flag: &str) -> bool {
+    let mut fetched = reply.fetched();
+    fetched.any(|(_, items)| {
+        let flags = items.flags().unwrap_or_default();
+        items.uid() == Some(uid) && flags.iter().any(|shown| shown == flag)
+    })
+}
+
 /// A session that writes.
 struct Writer<'a> {
     work: &'a Work,
@@ -274,23 +283,27 @@ impl<'a> Writer<'a> {
             return Ok(());
         };
         let uid = put.code("APPENDUID").expect("APPENDUID");
-        let uid = uid.split(' ').nth(1).expect("a UID").to_owned();
+        let uid: u32 = uid.split(' ').nth(1).expect("a UID").parse().unwrap();
         let copied = |reply: &Reply| reply.code("COPYUID").is_some();
-        let told = |reply: &Reply| reply.fetched().next().is_some();
-        let expunged = |reply: &Reply| {
-            let mut untagged = reply.untagged.iter();
-            untagged.any(|response| matches!(response, Response::Expunge(_)))
-        };
+        let has = |flag: &'static str| move |reply: &Reply| is_set(reply, uid, flag);
+        // An untagged EXPUNGE does not say so: it may tell that the message got another UID.
+        let expunged = |reply: &Reply| reply.text == "Expunged";
         let mut step = |command: String, did: &dyn Fn(&Reply) -> bool| {
             self.step(name, life, command.as_bytes(), did)
         };
         match life {
             Life::Delivered => {}
-            Life::Flagged => drop(step(format!("UID STORE {uid} +FLAGS ($Set)"), &told)?),
+            Life::Flagged => drop(step(
+                format!("UID STORE {uid} +FLAGS ($Set)"),
+                &has("$Set"),
+            )?),
             Life::Copied => drop(step(format!("UID COPY {uid} Work"), &copied)?),
             Life::Moved => drop(step(format!("UID MOVE {uid} Work"), &copied)?),
             Life::Expunged => {
-                let deleted = step(format!("UID STORE {uid} +FLAGS (\\Deleted)"), &told)?;
+                let deleted = step(
+                    format!("UID STORE {uid} +FLAGS (\\Deleted)"),
+                    &has("\\Deleted"),
+                )?;
                 if deleted.is_some() {
                     drop(step(format!("UID EXPUNGE {uid}"), &expunged)?);
                 }
@@ -305,7 +318,7 @@ impl<'a> Writer<'a> {
         keywords.lock().unwrap().sent.insert(keyword.to_owned());
         let store = format!("UID STORE {} +FLAGS ({keyword})", self.shared);
         let reply = self.imap.command(&store)?;
-        if reply.status == Status::Ok && reply.fetched().next().is_some() {
+        if reply.status == Status::Ok && is_set(&reply, self.shared, keyword) {
             let mut keywords = keywords.lock().unwrap();
             keywords.acknowledged.insert(keyword.to_owned(), self.node);
         }

@@ -13,6 +13,9 @@ use super::{
     task::{Step, Task, Wake},
 };
 
+/// The answer when no message was removed.
+const NOTHING: &str = "Nothing to expunge";
+
 /// EXPUNGE and UID EXPUNGE.
 pub(super) struct Expunge {
     set: Option<MessageSet>,
@@ -22,6 +25,8 @@ pub(super) struct Expunge {
     asked: usize,
     /// Whether the service left some of what it was asked for.
     more: bool,
+    /// Whether the service removed anything.
+    removed: bool,
     state: ExpungeState,
 }
 
@@ -39,6 +44,7 @@ impl Expunge {
             rest: None,
             asked: 0,
             more: false,
+            removed: false,
             state: ExpungeState::Begin,
         })
     }
@@ -77,12 +83,13 @@ impl Task for Expunge {
                     self.rest = Some(uids);
                 }
                 if view.uids.is_empty() || self.rest.as_ref().is_some_and(Vec::is_empty) {
-                    return Step::Done(Outcome::ok("Nothing to expunge"));
+                    return Step::Done(Outcome::ok(NOTHING));
                 }
                 self.ask(cx)
             }
             (ExpungeState::Asked, Wake::Reply(Reply::Expunged { uids, more, .. })) => {
                 self.more = more;
+                self.removed |= !uids.is_empty();
                 if let Some(rest) = &mut self.rest {
                     let end = match uids.last() {
                         // What is below the last one was looked at, too.
@@ -125,7 +132,12 @@ impl Expunge {
         if self.more {
             return self.ask(cx);
         }
-        Step::Done(Outcome::ok_code(removed_code(cx), "Expunged"))
+        // A message that got another UID meanwhile is told as EXPUNGE, too, and is still there: the text tells the two apart.
+        Step::Done(if self.removed {
+            Outcome::ok_code(removed_code(cx), "Expunged")
+        } else {
+            Outcome::ok(NOTHING)
+        })
     }
 }
 
