@@ -10,6 +10,9 @@ use crate::{cargo_toml, source, step::Findings, switches};
 /// A source file above this is hard to hold in the head. It may be larger with a line `//! size: REASON` in its head.
 const FILE_BYTES_MAX: usize = 30 * 1024;
 
+/// Characters of a line of Markdown, rows of tables included. A longer one is hard to read in a diff.
+const PROSE_LINE_CHARS_MAX: usize = 160;
+
 /// Lines of a file that count as its head.
 const HEAD_LINES: usize = 40;
 
@@ -122,6 +125,13 @@ fn judge(path: &Path, text: &str) -> Vec<String> {
                 at + 1
             ));
         }
+        let chars = line.chars().count();
+        if prose && chars > PROSE_LINE_CHARS_MAX {
+            wrong.push(format!(
+                "{shown}:{}: {chars} characters, more than {PROSE_LINE_CHARS_MAX}",
+                at + 1
+            ));
+        }
         for start in MACHINE_PATHS.iter().filter(|start| line.contains(**start)) {
             wrong.push(format!(
                 "{shown}:{}: a path of one machine, {start}",
@@ -173,5 +183,14 @@ mod tests {
         );
         check("a.rs", &format!("//! size: a table\n{large}"), &[]);
         check("a.md", &large, &[]);
+        let row = format!("|{}|\n", "ä".repeat(PROSE_LINE_CHARS_MAX - 2));
+        check("a.md", &row, &[]);
+        let long_row = format!("|{row}");
+        check(
+            "a.md",
+            &long_row,
+            &["a.md:1: 161 characters, more than 160"],
+        );
+        check("a.toml", &long_row, &[]);
     }
 }
