@@ -1,0 +1,159 @@
+//! What is due when: the soonest of the tuples on which this node acts.
+//!
+//! Only so many are in memory; when few are left, a walk over the table finds the next ones. So a million tuples that wait cost nothing here.
+
+use std::collections::BTreeSet;
+
+use super::Queue;
+use crate::{api::Output, mutants::broken, table::Flag, types::Id};
+
+/// Tuples in the agenda.
+const AGENDA_MAX: usize = 4096;
+
+/// When fewer are left, and there are others, they are looked for.
+const AGENDA_LOW: usize = AGENDA_MAX / 4;
+
+/// Rows that are looked at between two inputs.
+const WALK_ROWS: usize = 4096;
+
+#[derive(Clone, Debug, Default, Hash)]
+pub(super) struct Agenda {
+    /// By when it is due.
+    later: BTreeSet<(u64, u8, Id)>,
+    /// By priority, then by when it was due.
+    due: BTreeSet<(u8, u64, Id)>,
+    /// Something had no room.
+    incomplete: bool,
+    /// Where the walk for others is.
+    walk: Option<Id>,
+}
+
+impl Agenda {
+    fn len(&self) -> usize {
+        self.later.len() + self.due.len()
+    }
+
+    fn add(&mut self, not_before: u64, priority: u8, id: Id) {
+        self.later.insert((not_before, priority, id));
+        if self.len() > AGENDA_MAX {
+            self.incomplete = true;
+            if self.later.pop_last().is_none() {
+                self.due.pop_last();
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// Whether this node may act on a tuple now.
+    fn may_act(&self, id: Id) -> Option<(u64, u8)> {
+        let row = self.row(id)?;
+        let not_yet = row.has(Flag::WAITING) && !broken("acts-before-acceptance");
+        let acts = row.owners.first() == self.me
+            && !not_yet
+            && !row.has(Flag::HANDED)
+            && (!row.has(Flag::DOUBT) || broken("older-disk-acts"));
+        acts.then_some((row.not_before, row.priority))
+    }
+
+    /// A tuple is to be acted on when it is due.
+    pub(super) fn plan(&mut self, id: Id) {
+        if self.gate.is_open() {
+            self.plan_new(id);
+        }
+    }
+
+    /// A tuple that was put here: nothing that was found at a start.
+    pub(super) fn plan_new(&mut self, id: Id) {
+        if let Some((not_before, priority)) = self.may_act(id) {
+            self.agenda.add(not_before, priority, id);
+        }
+    }
+
+    /// Everything is to be looked at again.
+    pub(super) fn plan_all(&mut self) {
+        self.agenda.incomplete = true;
+    }
+
+    /// Gives the application what is due.
+    pub(super) fn hand_out(&mut self) {
+        self.refill();
+        let now = self.now.unix;
+        while let Some(first) = self.agenda.later.first().filter(|first| first.0 <= now) {
+            let (not_before, priority, id) = *first;
+            self.agenda.later.remove(&(not_before, priority, id));
+            self.agenda.due.insert((priority, not_before, id));
+        }
+        while self.handed < self.config.handed_max {
+            let Some((priority, not_before, id)) = self.agenda.due.pop_first() else {
+                break;
+            };
+            // It may be finished, adopted, put off or handed out by now.
+            if self.may_act(id) != Some((not_before, priority)) {
+                continue;
+            }
+            if let Some(row) = self.row_mut(id) {
+                row.set(Flag::HANDED, true);
+            }
+            self.handed += 1;
+            let progress = self.progress.get(&id).cloned().unwrap_or_default();
+            self.out.push_back(Output::Mine(id, progress));
+        }
+    }
+
+    /// The application has a tuple no longer.
+    pub(super) fn take_back(&mut self, id: Id) {
+        if let Some(row) = self.row_mut(id)
+            && row.has(Flag::HANDED)
+        {
+            row.set(Flag::HANDED, false);
+            self.handed = self.handed.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn on_later(&mut self, id: Id, at: u64) {
+        self.take_back(id);
+        if let Some(row) = self.row_mut(id) {
+            row.not_before = at;
+        }
+        self.plan(id);
+    }
+
+    /// Walks on through the table, when too little is left.
+    fn refill(&mut self) {
+        if !self.gate.is_open() {
+            return;
+        }
+        if self.agenda.walk.is_none() {
+            if !self.agenda.incomplete || self.agenda.len() > AGENDA_LOW {
+                return;
+            }
+            self.agenda.incomplete = false;
+            self.agenda.walk = Some(Id::MIN);
+        }
+        let from = self.agenda.walk.unwrap_or(Id::MIN);
+        let (found, next) = self.rows_of_both(from, WALK_ROWS, |row| {
+            row.owners.first() == self.me && !row.has(Flag::HANDED)
+        });
+        for id in found {
+            self.plan(id);
+        }
+        self.agenda.walk = next;
+    }
+
+    /// When something is due, in microseconds of the monotonic clock.
+    pub(super) fn agenda_deadline(&self) -> Option<u64> {
+        let now = self.now;
+        let walks = self.agenda.walk.is_some()
+            || (self.agenda.incomplete && self.agenda.len() <= AGENDA_LOW && self.gate.is_open());
+        let has_room = self.handed < self.config.handed_max;
+        if walks || (has_room && !self.agenda.due.is_empty()) {
+            return Some(now.monotonic);
+        }
+        let first = self.agenda.later.first().filter(|_| has_room)?;
+        Some(
+            now.monotonic
+                .saturating_add(first.0.saturating_sub(now.unix)),
+        )
+    }
+}

@@ -1,0 +1,6 @@
+//! The production machine in clusters that fail.
+
+#![allow(clippy::unwrap_used, unreachable_pub)]
+
+mod histories;
+mod world;

@@ -1,0 +1,304 @@
+//! What was promised, and whether it is kept.
+//!
+//! - D1: what was accepted is forwarded at least once, while no more than f disks were lost.
+//! - Q1: it is forwarded again only when an owner that acted was down, or apart from another holder, since it was forwarded first.
+//! - D2: what a wave has said to be nowhere never comes again.
+//! - N1: nobody adopts while an earlier owner is alive, linked, and acts.
+
+use std::collections::BTreeMap;
+
+use whimbrel_queue::{Frame, Id, Input, Refusal};
+
+use super::{Message, World, node};
+
+/// What the outside knows of a tuple.
+#[derive(Clone, Debug, Default, Hash)]
+pub struct Tuple {
+    pub at: usize,
+    pub ticket: u64,
+    pub tracked: bool,
+    pub accepted: bool,
+    pub refused: bool,
+    /// How often it was forwarded.
+    pub forwarded: u32,
+    /// It may be forwarded again: a node was down or cut off since.
+    pub excused: bool,
+    /// Nobody acts on it yet, though it is due.
+    pub held_back: bool,
+    /// By whom the consumer has taken it; not answered yet.
+    pub unanswered: Vec<usize>,
+    /// The waves of the nodes when its removal was stable.
+    pub stable: Option<BTreeMap<usize, u64>>,
+    /// Nodes that have forgotten it.
+    pub forgotten: bool,
+}
+
+impl World {
+    pub fn put(&mut self, at: usize, tracked: bool) -> Id {
+        let number = self.tuples.len() as u64 + 1;
+        let id = Id::new(number, 7);
+        let ticket = number;
+        let tuple = Tuple {
+            at,
+            ticket,
+            tracked,
+            ..Tuple::default()
+        };
+        self.tuples.insert(id, tuple);
+        self.say(|| format!("put {id:?} at {at}, tracked: {tracked}"));
+        let tuple = whimbrel_queue::Tuple {
+            id,
+            tracked,
+            not_before: 0,
+            priority: 0,
+            payload: World::payload(id),
+        };
+        let tuples = vec![tuple];
+        self.input(at, Input::Put { ticket, tuples });
+        id
+    }
+
+    fn of_ticket(&mut self, at: usize, ticket: u64) -> Option<&mut Tuple> {
+        let mut tuples = self.tuples.values_mut();
+        tuples.find(|tuple| tuple.at == at && tuple.ticket == ticket)
+    }
+
+    pub(super) fn accepted(&mut self, at: usize, ticket: u64) {
+        self.say(|| format!("{at} accepts {ticket}"));
+        if let Some(tuple) = self.of_ticket(at, ticket) {
+            tuple.accepted = true;
+        }
+        // This node and f others hold it, durably.
+        let needed = self.config.copies.min(self.members.len() - 1) + 1;
+        let id = self
+            .tuples
+            .iter()
+            .find(|(_, tuple)| tuple.at == at && tuple.ticket == ticket);
+        let id = id.map(|(id, _)| *id);
+        if let Some(id) = id {
+            let holds = self
+                .sites
+                .iter()
+                .filter(|site| site.disk.payloads.contains_key(&id));
+            let holds = holds.count();
+            let forwarded = self
+                .tuples
+                .get(&id)
+                .is_some_and(|tuple| tuple.forwarded > 0);
+            if holds < needed && self.losses == 0 && !forwarded {
+                self.fail(format!("D1: {id:?} is accepted with {holds} copies"));
+            }
+        }
+    }
+
+    pub(super) fn refused(&mut self, at: usize, ticket: u64, why: Refusal) {
+        self.say(|| format!("{at} refuses {ticket}: {why}"));
+        if let Some(tuple) = self.of_ticket(at, ticket) {
+            tuple.refused = true;
+        }
+    }
+
+    /// Whether two nodes cannot hear each other.
+    fn apart(&self, one: usize, other: usize) -> bool {
+        let pairs = [(one, other), (other, one)];
+        let lost = |pair| self.cut.contains(pair) || self.broken.contains(pair);
+        !self.is_linked(one, other) || pairs.iter().any(lost)
+    }
+
+    /// Notes which tuples may be forwarded again.
+    pub fn excuse(&mut self) {
+        let ids: Vec<Id> = self.tuples.keys().copied().collect();
+        for id in ids {
+            let holders: Vec<usize> = (0..self.sites.len())
+                .filter(|at| {
+                    let site = &self.sites[*at];
+                    let queue = site.queue.as_ref();
+                    site.disk.records.contains_key(&id)
+                        || queue.is_some_and(|queue| queue.get(id).is_some())
+                })
+                .collect();
+            let acting = |at: &&usize| {
+                let queue = self.sites[**at].queue.as_ref();
+                queue.is_some_and(|queue| queue.acts_on(id))
+            };
+            let many = holders.iter().filter(acting).count() > 1;
+            let down = holders.iter().any(|at| self.sites[*at].queue.is_none());
+            let apart = holders.iter().any(|one| {
+                holders
+                    .iter()
+                    .any(|other| one != other && self.apart(*one, *other))
+            });
+            if let Some(tuple) = self.tuples.get_mut(&id).filter(|tuple| tuple.forwarded > 0) {
+                tuple.excused |= many || down || apart;
+            }
+        }
+    }
+
+    /// The consumer takes a tuple from a node.
+    pub fn consume(&mut self, at: usize, id: Id) {
+        self.excuse();
+        self.say(|| format!("{at} forwards {id:?}"));
+        let losses = self.losses;
+        let Some(tuple) = self.tuples.get_mut(&id) else {
+            return;
+        };
+        tuple.forwarded += 1;
+        if tuple.tracked {
+            // The store knows what it has, until it has forgotten it.
+            if tuple.forgotten {
+                self.fail(format!(
+                    "D2: {id:?} is delivered again by {at} after it was forgotten"
+                ));
+            }
+        } else if tuple.forwarded > 1 && !tuple.excused && losses == 0 {
+            self.fail(format!(
+                "Q1: {id:?} is forwarded again by {at}, without any fault"
+            ));
+        }
+    }
+
+    pub(super) fn consume_slowly(&mut self, at: usize, id: Id) {
+        let tuple = self.tuples.get(&id);
+        if tuple.is_some_and(|tuple| !tuple.unanswered.contains(&at)) {
+            self.consume(at, id);
+            if let Some(tuple) = self.tuples.get_mut(&id) {
+                tuple.unanswered.push(at);
+            }
+            // Nobody takes it from this node twice at a time.
+            self.sites[at].mine.remove(&id);
+        }
+    }
+
+    pub(super) fn answer(&mut self, at: usize, id: Id) {
+        if let Some(tuple) = self.tuples.get_mut(&id) {
+            tuple.unanswered.retain(|of| *of != at);
+        }
+    }
+
+    pub(super) fn answers_for(&self, at: usize) -> Vec<Id> {
+        let tuples = self.tuples.iter();
+        let ids = tuples.filter(|(_, tuple)| tuple.unanswered.contains(&at));
+        ids.map(|(id, _)| *id).collect()
+    }
+
+    /// A node that has crashed gets no answer.
+    pub fn forget_answers(&mut self, at: usize) {
+        for tuple in self.tuples.values_mut() {
+            tuple.unanswered.retain(|of| *of != at);
+        }
+    }
+
+    /// The user has removed what was delivered, and all replicas of the store know it.
+    pub fn make_stable(&mut self, id: Id) {
+        let waves = self.sites.iter().enumerate().filter_map(|(at, site)| {
+            let queue = site.queue.as_ref()?;
+            Some((at, queue.wave()))
+        });
+        let waves: BTreeMap<usize, u64> = waves.collect();
+        if let Some(tuple) = self.tuples.get_mut(&id)
+            && tuple.tracked
+            && tuple.forwarded > 0
+            && tuple.stable.is_none()
+        {
+            tuple.stable = Some(waves);
+        }
+    }
+
+    /// A wave is over: what was stable before it began is forgotten, if it is below all.
+    pub(super) fn swept(&mut self, at: usize, wave: u64, least: Option<Id>) {
+        let ids: Vec<Id> = self
+            .tuples
+            .iter()
+            .filter(|(id, tuple)| {
+                let stable = tuple.stable.as_ref().and_then(|waves| waves.get(&at));
+                stable.is_some_and(|stable| wave > *stable)
+                    && least.is_none_or(|least| **id < least)
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ids {
+            if let Some(tuple) = self.tuples.get_mut(&id) {
+                tuple.forgotten = true;
+            }
+            let holder = (0..self.sites.len()).find(|other| {
+                let site = &self.sites[*other];
+                let queue = site.queue.as_ref();
+                let held = queue.is_some_and(|queue| queue.acts_on(id));
+                self.is_member(*other)
+                    && (held || site.requests.iter().any(|request| request.1 == id))
+            });
+            if let Some(holder) = holder {
+                self.fail(format!("D2: {at} forgets {id:?} while {holder} acts on it"));
+            }
+            let on_its_way = self.channels.iter().find(|(pair, channel)| {
+                let is_it = |message: &Message| match message {
+                    Message::Frame(Frame::Store(stores)) => stores
+                        .iter()
+                        .any(|store| store.id == id && store.payload.is_some()),
+                    Message::Deliver(of) => *of == id,
+                    _ => false,
+                };
+                self.is_linked(pair.0, pair.1) && channel.iter().any(is_it)
+            });
+            if let Some((pair, _)) = on_its_way {
+                let pair = *pair;
+                self.fail(format!(
+                    "D2: {at} forgets {id:?} while it is on its way: {pair:?}"
+                ));
+            }
+        }
+    }
+
+    /// What must hold in the end.
+    pub fn check_end(&mut self) {
+        let too_many = self.losses > self.config.copies;
+        let lost = self
+            .tuples
+            .iter()
+            .find(|(_, tuple)| tuple.accepted && tuple.forwarded == 0);
+        if let Some((id, _)) = lost.filter(|_| !too_many) {
+            let id = *id;
+            self.fail(format!("D1: {id:?} was accepted and never forwarded"));
+        }
+        if let Some(left) = self.leftover() {
+            self.fail(format!("quiet: {left}"));
+        }
+    }
+
+    /// Nobody adopts while an earlier owner is alive and heard, and acts.
+    pub(super) fn check_adoptions(&mut self, at: usize) {
+        let ids: Vec<Id> = self.tuples.keys().copied().collect();
+        let queue = self.sites[at].queue.as_ref();
+        let adopted = queue.map_or(0, |queue| queue.counters().adopted);
+        let adopts = std::mem::replace(&mut self.sites[at].adopted, adopted) != adopted;
+        for id in ids {
+            let queue = self.sites[at].queue.as_ref();
+            let now = queue.and_then(|queue| Some((queue.get(id)?.owners, queue.acts_on(id))));
+            let before = match now {
+                Some(now) => self.sites[at].seen.insert(id, now),
+                None => self.sites[at].seen.remove(&id),
+            };
+            let (Some((_, true)), Some((owners, false)), true) = (now, before, adopts) else {
+                continue;
+            };
+            let queue = self.sites[at].queue.as_ref();
+            let before = owners
+                .as_slice()
+                .iter()
+                .take_while(|owner| **owner != node(at));
+            let alive = before.copied().find(|owner| {
+                let site = &self.sites[usize::from(owner.number())];
+                let acts = site.queue.as_ref().is_some_and(|queue| queue.acts_on(id));
+                let heard = queue.is_some_and(|queue| {
+                    queue.state_of(*owner) == whimbrel_queue::PeerState::Active
+                });
+                acts && heard && site.disk.payloads.contains_key(&id)
+            });
+            if let Some(owner) = alive {
+                self.fail(format!(
+                    "N1: {at} adopts {id:?} while {owner} is heard and acts"
+                ));
+            }
+        }
+    }
+}
