@@ -55,6 +55,10 @@ pub fn history(seed: u64, log: bool) -> (World, Done) {
     let length = *rng.pick(&[60_u64, 200, 500]);
     let mut down: Vec<(usize, u64)> = Vec::new();
     let mut slow = (0, 0);
+    // Directions that bring little for a time.
+    let mut lag: Vec<(usize, usize, u64)> = Vec::new();
+    // Some histories have many removals, and losses of memory.
+    let forgets = rng.one_in(3);
     for step in 0..length {
         if world.breach.is_some() {
             break;
@@ -132,7 +136,11 @@ pub fn history(seed: u64, log: bool) -> (World, Done) {
         if faults.refuse && rng.one_in(20) {
             world.refuse(at);
         }
-        if rng.one_in(20) {
+        if faults.slow && rng.one_in(25) {
+            lag.push((at, other, step + rng.between(5, 60)));
+        }
+        lag.retain(|(_, _, until)| *until > step);
+        if rng.one_in(if forgets { 3 } else { 20 }) {
             let ids: Vec<_> = world.tuples.keys().copied().collect();
             if !ids.is_empty() {
                 let id = *rng.pick(&ids);
@@ -156,7 +164,12 @@ pub fn history(seed: u64, log: bool) -> (World, Done) {
         for from in 0..count {
             for to in 0..count {
                 let is_slow = step < slow.1 && (from == slow.0 || to == slow.0) && !rng.one_in(10);
-                let most = if is_slow { 0 } else { rng.below(4) };
+                let lags = lag.iter().any(|(one, two, _)| (*one, *two) == (from, to));
+                let most = if is_slow || (lags && !rng.one_in(12)) {
+                    0
+                } else {
+                    rng.below(4)
+                };
                 for _ in 0..most {
                     world.deliver(from, to);
                 }

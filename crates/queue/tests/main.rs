@@ -2,5 +2,8 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod cases;
 mod histories;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod world;

@@ -138,13 +138,17 @@ impl Queue {
             };
             let holders = row.holders.union(named).union(asked);
             self.bury(&row, tracked, holders, rest);
-            if let Some(tomb) = self.tombs.get_mut(&id) {
-                // It is said to be gone when the tombstone is durable.
-                tomb.kept = true;
-            }
             for node in rest.iter() {
                 self.emit_finish(node, id);
             }
+        }
+        if let Some(tomb) = self.tombs.get_mut(&id)
+            && tomb.on_disk
+            && !tomb.kept
+        {
+            // It is said to be gone when its record is.
+            tomb.kept = true;
+            self.touch(id);
         }
         if self.holding.contains_key(&id) {
             self.out.push_back(Output::Cancel(id));

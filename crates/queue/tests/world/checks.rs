@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use whimbrel_queue::{Frame, Id, Input, Refusal};
+use whimbrel_queue::{Frame, Id, Input, Knowledge, Nodes, Ownership, Record, Refusal};
 
 use super::{Message, World, node};
 
@@ -21,6 +21,10 @@ pub struct Tuple {
     pub refused: bool,
     /// How often it was forwarded.
     pub forwarded: u32,
+    /// More than one node acted on it at some time.
+    pub two_acted: bool,
+    /// The start of its node at which it was put.
+    pub start: u64,
     /// It may be forwarded again: a node was down or cut off since.
     pub excused: bool,
     /// Nobody acts on it yet, though it is due.
@@ -42,6 +46,7 @@ impl World {
             at,
             ticket,
             tracked,
+            start: self.sites[at].started.0,
             ..Tuple::default()
         };
         self.tuples.insert(id, tuple);
@@ -122,6 +127,9 @@ impl World {
                 queue.is_some_and(|queue| queue.acts_on(id))
             };
             let many = holders.iter().filter(acting).count() > 1;
+            if let Some(tuple) = self.tuples.get_mut(&id) {
+                tuple.two_acted |= many;
+            }
             let down = holders.iter().any(|at| self.sites[*at].queue.is_none());
             let apart = holders.iter().any(|one| {
                 holders
@@ -265,6 +273,199 @@ impl World {
         }
     }
 
+    /// Rules A, B and C: what is said is durable.
+    pub(super) fn check_said(&mut self, at: usize, to: usize, frame: &Frame) {
+        let mut wrong = None;
+        let disk = &self.sites[at].disk;
+        let record = |id: Id| disk.records.get(&id);
+        let tuple_at = |id: Id| match record(id) {
+            Some(Record::Tuple {
+                ownership, sent, ..
+            }) => Some((ownership, *sent)),
+            _ => None,
+        };
+        let covers = |id: Id, said: &Ownership| {
+            tuple_at(id).is_some_and(|(ownership, _)| {
+                ownership.version() == said.version()
+                    && said.holders.minus(ownership.holders).is_empty()
+            })
+        };
+        match frame {
+            Frame::Stored(list) => {
+                for (id, version) in list {
+                    if tuple_at(*id).is_none_or(|(ownership, _)| ownership.version() != *version) {
+                        wrong = Some(*id);
+                    }
+                }
+            }
+            Frame::Know(list) => {
+                for know in list {
+                    if let Knowledge::Holds(said) = &know.knowledge
+                        && !covers(know.id, said)
+                    {
+                        wrong = Some(know.id);
+                    }
+                }
+            }
+            Frame::Store(list) => {
+                for store in list {
+                    let tuple = self.tuples.get(&store.id);
+                    let first = tuple.is_some_and(|tuple| tuple.at == at && !tuple.accepted)
+                        && store.ownership.term == 1;
+                    let named = tuple_at(store.id).is_some_and(|(_, sent)| sent.contains(node(to)));
+                    if !first && !(named && covers(store.id, &store.ownership)) {
+                        wrong = Some(store.id);
+                    }
+                }
+            }
+            Frame::Delete(list) => {
+                for delete in list.iter().filter(|delete| !delete.finished) {
+                    let durable = tuple_at(delete.id).is_some_and(|(ownership, _)| {
+                        ownership.version() == delete.version
+                            && delete.holders.minus(ownership.holders).is_empty()
+                    });
+                    if !durable {
+                        wrong = Some(delete.id);
+                    }
+                }
+            }
+            Frame::Deleted(list) => {
+                for deleted in list {
+                    if tuple_at(deleted.id).is_some() {
+                        wrong = Some(deleted.id);
+                    }
+                }
+            }
+            _ => {}
+        }
+        if let Some(id) = wrong {
+            self.fail(format!(
+                "A: {at} says what its disk does not, of {id:?}: {frame:?}"
+            ));
+        }
+    }
+
+    /// A tuple is acted on when it is accepted; what was found at a start, when the others were met.
+    pub(super) fn check_mine(&mut self, at: usize, id: Id) {
+        let site = &self.sites[at];
+        let Some(queue) = &site.queue else {
+            return;
+        };
+        let others = self.members.without(node(at));
+        let linked: Nodes = others
+            .iter()
+            .filter(|other| self.is_linked(at, usize::from(other.number())))
+            .collect();
+        let compared = linked.minus(queue.compared()).is_empty();
+        let in_time = self.now < site.started.1 + self.config.start_wait;
+        let met = compared && (linked == others || !in_time);
+        let tuple = &self.tuples[&id];
+        let open =
+            tuple.at == at && tuple.start == site.started.0 && !tuple.accepted && !tuple.refused;
+        if open {
+            self.fail(format!("{at} acts on {id:?} before it is accepted"));
+        } else if site.found.contains(&id) && !met && tuple.start != site.started.0 {
+            // Later on others may come and go.
+            if self.now < site.started.1 + 2 * self.config.start_wait && in_time {
+                self.fail(format!(
+                    "{at} acts on {id:?}, found at its start, before it has met the others"
+                ));
+            }
+        }
+    }
+
+    /// F: what is known as done stays so.
+    pub(super) fn check_progress(&mut self, at: usize) {
+        let ids: Vec<Id> = self.tuples.keys().copied().collect();
+        for id in ids {
+            let queue = self.sites[at].queue.as_ref();
+            let Some(now) = queue.and_then(|queue| queue.get(id)) else {
+                self.sites[at].progress.remove(&id);
+                continue;
+            };
+            let before = self.sites[at].progress.insert(id, now.progress.clone());
+            let before = before.unwrap_or_default();
+            let has = |place: usize, bits: u8| {
+                now.progress
+                    .get(place)
+                    .is_some_and(|byte| byte & bits == bits)
+            };
+            if !before
+                .iter()
+                .enumerate()
+                .all(|(place, bits)| has(place, *bits))
+            {
+                self.fail(format!("F: {at} forgets what was done of {id:?}"));
+            }
+        }
+    }
+
+    /// D1, at every moment: what is accepted and not forwarded is on the disks of f + 1 nodes, but for those that were lost.
+    pub(super) fn check_copies(&mut self) {
+        let needed = self.config.copies.min(self.members.len() - 1) + 1;
+        let holds = |id: Id| {
+            let sites = self.sites.iter();
+            sites
+                .filter(|site| site.disk.payloads.contains_key(&id))
+                .count()
+        };
+        let few = self.tuples.iter().find(|(id, tuple)| {
+            tuple.accepted && tuple.forwarded == 0 && holds(**id) + self.losses < needed
+        });
+        if let Some((id, _)) = few {
+            let id = *id;
+            self.fail(format!("D1: {id:?} has {} copies", holds(id)));
+        }
+    }
+
+    /// E: when the last tombstone goes, no copy is left, and none is on its way.
+    pub(super) fn check_tombstones(&mut self, at: usize) {
+        let ids: Vec<Id> = self.tuples.keys().copied().collect();
+        for id in ids {
+            let queue = self.sites[at].queue.as_ref();
+            let has = queue.is_some_and(|queue| !queue.waits_for(id).is_empty());
+            let had = if has {
+                !self.sites[at].tombs.insert(id)
+            } else {
+                self.sites[at].tombs.remove(&id)
+            };
+            let is_up = self.sites[at].queue.is_some();
+            if !had || has || !is_up || self.tuples[&id].two_acted || self.losses > 0 {
+                continue;
+            }
+            let members = || (0..self.sites.len()).filter(|other| self.is_member(*other));
+            let tomb = members().any(|other| {
+                let site = &self.sites[other];
+                let waits = site
+                    .queue
+                    .as_ref()
+                    .is_some_and(|queue| !queue.waits_for(id).is_empty());
+                waits || matches!(site.disk.records.get(&id), Some(Record::Tombstone { .. }))
+            });
+            let copy = members().find(|other| {
+                let site = &self.sites[*other];
+                let held = site
+                    .queue
+                    .as_ref()
+                    .is_some_and(|queue| queue.get(id).is_some());
+                held || site.disk.payloads.contains_key(&id) && *other != at
+            });
+            let sent = self.channels.iter().find(|(pair, channel)| {
+                self.is_linked(pair.0, pair.1) && channel.iter().any(|message| carries(message, id))
+            });
+            if !tomb && let Some(other) = copy {
+                self.fail(format!(
+                    "E: the last tombstone of {id:?} is gone, and {other} has a copy"
+                ));
+            } else if !tomb && let Some((pair, _)) = sent {
+                let pair = *pair;
+                self.fail(format!(
+                    "E: the last tombstone of {id:?} is gone, and a copy is on its way: {pair:?}"
+                ));
+            }
+        }
+    }
+
     /// Nobody adopts while an earlier owner is alive and heard, and acts.
     pub(super) fn check_adoptions(&mut self, at: usize) {
         let ids: Vec<Id> = self.tuples.keys().copied().collect();
@@ -300,5 +501,16 @@ impl World {
                 ));
             }
         }
+    }
+}
+
+/// Whether a message brings a tuple to where it may not be.
+fn carries(message: &Message, id: Id) -> bool {
+    match message {
+        Message::Frame(Frame::Store(stores)) => stores
+            .iter()
+            .any(|store| store.id == id && store.payload.is_some()),
+        Message::Deliver(of) => *of == id,
+        Message::Frame(_) | Message::Delivered(_) => false,
     }
 }

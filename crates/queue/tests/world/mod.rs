@@ -142,7 +142,10 @@ impl World {
             queue.handle(now, input);
         }
         self.check_adoptions(at);
+        self.check_progress(at);
         self.outputs(at);
+        self.check_copies();
+        self.check_tombstones(at);
     }
 
     fn outputs(&mut self, at: usize) {
@@ -157,6 +160,7 @@ impl World {
             {
                 // As it would arrive.
                 let frame = Frame::decode(frame.encode()).expect("a frame");
+                self.check_said(at, to, &frame);
                 self.send(at, to, Message::Frame(frame));
             }
         }
@@ -306,6 +310,11 @@ impl World {
                 disk.records.keys()
             )
         });
+        let site = &mut self.sites[at];
+        site.started = (self.starts, self.now);
+        site.found = disk.records.keys().copied().collect();
+        site.progress.clear();
+        site.tombs.clear();
         self.sites[at].queue = Some(queue);
         self.outputs(at);
     }
@@ -363,6 +372,31 @@ impl World {
                     "{at} turns in a circle: {:?}",
                     queue.and_then(Queue::deadline)
                 ));
+            }
+        }
+    }
+
+    /// All that is under way arrives and is written, until nothing is.
+    pub fn drain(&mut self) {
+        let count = self.sites.len();
+        let mut goes_on = true;
+        while goes_on {
+            goes_on = false;
+            for from in 0..count {
+                for to in 0..count {
+                    while self
+                        .channels
+                        .get(&(from, to))
+                        .is_some_and(|channel| !channel.is_empty())
+                    {
+                        self.deliver(from, to);
+                        goes_on = true;
+                    }
+                }
+                while !self.sites[from].writes.is_empty() {
+                    self.sync(from);
+                    goes_on = true;
+                }
             }
         }
     }

@@ -25,6 +25,14 @@ pub struct Site {
     pub writes: VecDeque<(Id, Change)>,
     /// How often it has adopted.
     pub adopted: u64,
+    /// The number of its start, and when that was.
+    pub started: (u64, u64),
+    /// What its disk held then.
+    pub found: BTreeSet<Id>,
+    /// What it knows as done.
+    pub progress: BTreeMap<Id, Bytes>,
+    /// What it holds as a tombstone.
+    pub tombs: BTreeSet<Id>,
     /// What it is to act on.
     pub mine: BTreeSet<Id>,
     /// Deliveries that others have asked for and that have not begun.
@@ -42,6 +50,7 @@ impl World {
             Output::Refused(ticket, why) => self.refused(at, ticket, why),
             Output::Mine(id, _) => {
                 self.say(|| format!("{at} is to act on {id:?}"));
+                self.check_mine(at, id);
                 self.sites[at].mine.insert(id);
             }
             Output::NotMine(id) => {
