@@ -1,6 +1,6 @@
 //! Random histories: nodes crash, disks are lost or put back, links are cut, in one direction or both; then all is mended, and what was promised must hold.
 
-use whimbrel_queue::{Config, Input};
+use whimbrel_queue::Input;
 use whimbrel_testkit::Rng;
 
 use crate::world::{self, MILLI, SECOND, World};
@@ -43,10 +43,16 @@ pub fn history(seed: u64, log: bool) -> (World, Done) {
         slow: rng.one_in(2),
         refuse: rng.one_in(4),
     };
-    let config = Config {
-        copies,
-        ..world::config(copies)
-    };
+    // In some histories everything that was delivered is removed at once, and forgotten as soon as may be.
+    let forgets = seed.is_multiple_of(2);
+    let mut config = world::config(copies);
+    if forgets {
+        config.wave_every = 200 * MILLI;
+        config.silent_after = SECOND;
+        config.takeover_after = 3 * SECOND;
+        config.repair_after = 4 * SECOND;
+        config.ask_every = 2 * SECOND;
+    }
     let mut world = World::new(count, config);
     world.log = log.then(Vec::new);
     let tuples = rng.between(1, 4);
@@ -57,8 +63,6 @@ pub fn history(seed: u64, log: bool) -> (World, Done) {
     let mut slow = (0, 0);
     // Directions that bring little for a time.
     let mut lag: Vec<(usize, usize, u64)> = Vec::new();
-    // Some histories have many removals, and losses of memory.
-    let forgets = rng.one_in(3);
     for step in 0..length {
         if world.breach.is_some() {
             break;
@@ -66,7 +70,7 @@ pub fn history(seed: u64, log: bool) -> (World, Done) {
         let at = rng.below(count as u64) as usize;
         let up = world.sites[at].queue.is_some();
         if (world.tuples.len() as u64) < tuples && up && rng.one_in(12) {
-            let tracked = rng.below(3) < 2;
+            let tracked = forgets || rng.below(3) < 2;
             let id = world.put(at, tracked);
             let held_back = hold_back && rng.one_in(2);
             world.tuples.get_mut(&id).unwrap().held_back = held_back;
@@ -136,15 +140,14 @@ pub fn history(seed: u64, log: bool) -> (World, Done) {
         if faults.refuse && rng.one_in(20) {
             world.refuse(at);
         }
-        if faults.slow && rng.one_in(25) {
+        if faults.slow && rng.one_in(if forgets { 8 } else { 25 }) {
             lag.push((at, other, step + rng.between(5, 60)));
         }
         lag.retain(|(_, _, until)| *until > step);
-        if rng.one_in(if forgets { 3 } else { 20 }) {
-            let ids: Vec<_> = world.tuples.keys().copied().collect();
-            if !ids.is_empty() {
-                let id = *rng.pick(&ids);
-                // Everybody must have heard of the delivery, and of its removal.
+        let ids: Vec<_> = world.tuples.keys().copied().collect();
+        for id in ids {
+            // Everybody has heard of the delivery, and of its removal.
+            if forgets || rng.one_in(40) {
                 world.make_stable(id);
             }
         }

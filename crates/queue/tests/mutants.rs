@@ -5,7 +5,7 @@
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;
 
-use crate::histories;
+use crate::{cases, histories};
 
 /// Every name is that of a switch in this crate.
 const MUTANTS: &[&str] = &[
@@ -18,12 +18,11 @@ const MUTANTS: &[&str] = &[
     "asked-peers-forgotten",
     "deleted-before-the-disk",
     "deletes-what-another-has-not",
-    "doubt-does-not-block",
+    "doubt-is-no-copy",
     "doubt-vouches",
     "finished-for-the-sender-alone",
     "first-answer-counts",
     "holders-not-joined",
-    "least-before-the-disk",
     "least-of-the-moment",
     "least-without-tombstones",
     "leave-before-all-have-stored",
@@ -60,6 +59,17 @@ fn broken_rules_are_noticed() {
 
 /// The first history that objects.
 fn object(seeds: u64) -> Option<String> {
+    let case = |name: &str, case: fn()| {
+        std::panic::catch_unwind(case)
+            .err()
+            .map(|_| format!("by {name}"))
+    };
+    case("the tables", cases::the_tables_of_the_paper)
+        .or_else(|| case("a relation", || assert!(cases::relations(3, 2, 1) > 0)))
+        .or_else(|| history(seeds))
+}
+
+fn history(seeds: u64) -> Option<String> {
     (1..=seeds).find_map(|seed| {
         let run = || histories::history(seed, false).0.breach;
         let breach = std::panic::catch_unwind(run).unwrap_or(Some("panic".to_owned()));

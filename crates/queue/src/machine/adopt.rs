@@ -25,6 +25,9 @@ const WALK_ROWS: usize = 4096;
 /// What a rewritten list costs of the rate of repair, beside payloads.
 const REWRITE_BYTES: i64 = 200;
 
+/// When so many payloads wait to be sent again, no more lists are rewritten.
+const LOADS_MAX: usize = 1000;
+
 /// A question to all peers about some tuples.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Round {
@@ -43,8 +46,6 @@ struct Asked {
     version: Version,
     answered: Nodes,
     unknown: Nodes,
-    /// Somebody has a copy of which it does not know whether it is needed.
-    blocked: bool,
 }
 
 /// The walk over the table.
@@ -123,7 +124,7 @@ impl Queue {
         if others.is_empty() {
             return true;
         }
-        if self.rate_left <= 0 {
+        if self.rate_left <= 0 || self.loads.len() > LOADS_MAX {
             return false;
         }
         self.rate_left -= REWRITE_BYTES;
@@ -196,7 +197,6 @@ impl Queue {
                 version: row.version(),
                 answered: Nodes::NONE,
                 unknown: Nodes::NONE,
-                blocked: false,
             })
             .collect();
         if asked.is_empty() {
@@ -240,8 +240,11 @@ impl Queue {
             Knowledge::Unknown => {
                 asked.unknown.insert(from);
             }
-            Knowledge::Doubt => asked.blocked |= !broken("doubt-does-not-block"),
-            Knowledge::Holds(_) => {
+            // It may be needed: this is no word that it is gone.
+            Knowledge::Doubt if broken("doubt-is-no-copy") => {
+                asked.unknown.insert(from);
+            }
+            Knowledge::Doubt | Knowledge::Holds(_) => {
                 asked.unknown.remove(from);
             }
         });
@@ -318,7 +321,7 @@ impl Queue {
             return false;
         };
         let in_doubt = row.has(Flag::DOUBT) && !broken("older-disk-adopts");
-        if in_doubt || asked.blocked || row.version() != asked.version {
+        if in_doubt || row.version() != asked.version {
             return false;
         }
         let owners = row.owners.as_slice().iter();

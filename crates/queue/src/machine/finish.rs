@@ -204,6 +204,10 @@ impl Queue {
     /// Drops a copy without a tombstone.
     pub(super) fn drop_copy(&mut self, id: Id) {
         if let Some((row, tracked)) = self.take_row(id) {
+            if row.has(Flag::HANDED) {
+                self.counters.both_acted += 1;
+                self.out.push_back(Output::NotMine(id));
+            }
             self.touch_gone(id, &row, tracked);
         }
     }

@@ -95,14 +95,12 @@ impl Queue {
         let mut busy = self.busy.iter();
         let busy = busy.find(|(_, busy)| busy.tracked).map(|(id, _)| *id);
         let held = self.holding.keys().next().copied();
-        let mut least = lower(row, held);
-        if !broken("least-without-tombstones") {
-            least = lower(least, tomb);
+        let least = lower(lower(row, held), busy);
+        if broken("least-without-tombstones") {
+            least
+        } else {
+            lower(least, tomb)
         }
-        if !broken("least-before-the-disk") {
-            least = lower(least, busy);
-        }
-        least
     }
 
     fn has_met_all(&self) -> bool {

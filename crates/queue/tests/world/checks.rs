@@ -5,7 +5,7 @@
 //! - D2: what a wave has said to be nowhere never comes again.
 //! - N1: nobody adopts while an earlier owner is alive, linked, and acts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_queue::{Frame, Id, Input, Knowledge, Nodes, Ownership, Record, Refusal};
 
@@ -23,6 +23,8 @@ pub struct Tuple {
     pub forwarded: u32,
     /// More than one node acted on it at some time.
     pub two_acted: bool,
+    /// Those that were to act on it.
+    pub acted: BTreeSet<usize>,
     /// The start of its node at which it was put.
     pub start: u64,
     /// It may be forwarded again: a node was down or cut off since.
@@ -165,7 +167,7 @@ impl World {
         }
     }
 
-    pub(super) fn consume_slowly(&mut self, at: usize, id: Id) {
+    pub fn consume_slowly(&mut self, at: usize, id: Id) {
         let tuple = self.tuples.get(&id);
         if tuple.is_some_and(|tuple| !tuple.unanswered.contains(&at)) {
             self.consume(at, id);
@@ -177,13 +179,13 @@ impl World {
         }
     }
 
-    pub(super) fn answer(&mut self, at: usize, id: Id) {
+    pub fn answer(&mut self, at: usize, id: Id) {
         if let Some(tuple) = self.tuples.get_mut(&id) {
             tuple.unanswered.retain(|of| *of != at);
         }
     }
 
-    pub(super) fn answers_for(&self, at: usize) -> Vec<Id> {
+    pub fn answers_for(&self, at: usize) -> Vec<Id> {
         let tuples = self.tuples.iter();
         let ids = tuples.filter(|(_, tuple)| tuple.unanswered.contains(&at));
         ids.map(|(id, _)| *id).collect()
@@ -347,6 +349,9 @@ impl World {
 
     /// A tuple is acted on when it is accepted; what was found at a start, when the others were met.
     pub(super) fn check_mine(&mut self, at: usize, id: Id) {
+        if let Some(tuple) = self.tuples.get_mut(&id) {
+            tuple.acted.insert(at);
+        }
         let site = &self.sites[at];
         let Some(queue) = &site.queue else {
             return;
@@ -364,14 +369,13 @@ impl World {
             tuple.at == at && tuple.start == site.started.0 && !tuple.accepted && !tuple.refused;
         if open {
             self.fail(format!("{at} acts on {id:?} before it is accepted"));
-        } else if site.found.contains(&id) && !met && tuple.start != site.started.0 {
-            // Later on others may come and go.
-            if self.now < site.started.1 + 2 * self.config.start_wait && in_time {
-                self.fail(format!(
-                    "{at} acts on {id:?}, found at its start, before it has met the others"
-                ));
-            }
+        } else if site.found.contains(&id) && !met && in_time && tuple.start != site.started.0 {
+            self.fail(format!(
+                "{at} acts on {id:?}, found at its start, before it has met the others"
+            ));
         }
+        // Later on others may come and go.
+        self.sites[at].found.remove(&id);
     }
 
     /// F: what is known as done stays so.

@@ -7,13 +7,16 @@
 mod checks;
 mod node;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    hash::{Hash, Hasher},
+};
 
 use bytes::Bytes;
 pub use checks::Tuple;
 pub use node::{Disk, Site};
 use whimbrel_queue::{
-    Change, Config, Frame, Id, Input, Node, Nodes, Now, Output, Queue, Record, Start,
+    Change, Config, Frame, Id, Input, Node, Nodes, Now, Output, PeerState, Queue, Record, Start,
 };
 use whimbrel_testkit::Rng;
 
@@ -50,6 +53,8 @@ pub struct World {
     pub losses: usize,
     pub log: Option<Vec<String>>,
     pub starts: u64,
+    /// When links came up.
+    pub linked_at: BTreeMap<(usize, usize), u64>,
 }
 
 pub fn node(index: usize) -> Node {
@@ -98,6 +103,7 @@ impl World {
             losses: 0,
             log: None,
             starts: 0,
+            linked_at: BTreeMap::new(),
         };
         (0..count).for_each(|at| world.start(at));
         world
@@ -242,6 +248,7 @@ impl World {
             return;
         }
         self.say(|| format!("link {low} {high}"));
+        self.linked_at.insert((low, high), self.now);
         for pair in [(low, high), (high, low)] {
             self.channels.remove(&pair);
             self.broken.remove(&pair);
@@ -374,6 +381,28 @@ impl World {
                 ));
             }
         }
+        self.check_links();
+    }
+
+    /// A link in one direction is closed.
+    fn check_links(&mut self) {
+        let (now, silent) = (self.now, self.config.silent_after + 2 * SECOND);
+        let links = self
+            .links
+            .iter()
+            .filter(|pair| self.linked_at[*pair] + silent < now);
+        let deaf = links
+            .flat_map(|(one, other)| [(*one, *other), (*other, *one)])
+            .find(|(at, peer)| {
+                let queue = self.sites[*at].queue.as_ref();
+                queue.is_some_and(|queue| {
+                    let state = queue.state_of(node(*peer));
+                    state != PeerState::Active && state != PeerState::Away
+                })
+            });
+        if let Some((at, peer)) = deaf {
+            self.fail(format!("{at} does not hear {peer}, and keeps the link"));
+        }
     }
 
     /// All that is under way arrives and is written, until nothing is.
@@ -473,6 +502,22 @@ impl World {
 
     pub fn payload(id: Id) -> Bytes {
         Bytes::from(format!("payload of {id}"))
+    }
+}
+
+impl Hash for World {
+    /// All but the log.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.now, &self.sites, self.members, &self.links).hash(state);
+        for (pair, channel) in self
+            .channels
+            .iter()
+            .filter(|(_, channel)| !channel.is_empty())
+        {
+            (pair, channel).hash(state);
+        }
+        (&self.cut, &self.broken, &self.tuples, &self.breach).hash(state);
+        (self.losses, self.starts).hash(state);
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Disk {
 }
 
 /// One node, and what is around it.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Hash)]
 pub struct Site {
     pub queue: Option<Queue>,
     pub disk: Disk,
