@@ -36,6 +36,8 @@ const RULES: &[Rule] = &[
         &["whimbrel-testkit"],
     ),
     rule("whimbrel-directory", &["whimbrel-crdt"], &[]),
+    // It knows no mail; its rules are broken by the switches of `crdt`.
+    rule("whimbrel-queue", &["whimbrel-crdt"], &["whimbrel-testkit"]),
     // What is in a batch is none of its business.
     rule(
         "whimbrel-replication",
@@ -133,6 +135,7 @@ pub(crate) const PURE: &[&str] = &[
     "whimbrel-mailbox",
     "whimbrel-directory",
     "whimbrel-replication",
+    "whimbrel-queue",
     "whimbrel-mime",
     "whimbrel-imap",
     "whimbrel-pop3",

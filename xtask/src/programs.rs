@@ -22,6 +22,7 @@ pub(crate) const SIMULATED: &[&str] = &[
     "whimbrel-directory",
     "whimbrel-frontend",
     "whimbrel-mailbox",
+    "whimbrel-queue",
     "whimbrel-replication",
     "whimbrel-service",
     "whimbrel-sim",

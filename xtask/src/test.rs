@@ -52,7 +52,14 @@ const COMMANDS_LONG: &str = "20000";
 const END_TO_END_AT_ONCE: &str = "4";
 
 /// The crates with rules that can be broken at run time.
-const BREAKABLE: &[&str] = &["directory", "mailbox", "replication", "service", "sim"];
+const BREAKABLE: &[&str] = &[
+    "directory",
+    "mailbox",
+    "queue",
+    "replication",
+    "service",
+    "sim",
+];
 
 /// The test in which a crate's rules are broken.
 const MUTANTS: &str = "mutants::broken_rules_are_noticed";

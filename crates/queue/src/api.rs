@@ -117,6 +117,19 @@ pub struct Tuple {
     pub payload: Bytes,
 }
 
+impl Tuple {
+    /// One that is due at once, before no other and after no other, and not tracked.
+    pub fn new(id: Id, payload: impl Into<Bytes>) -> Tuple {
+        Tuple {
+            id,
+            tracked: false,
+            not_before: 0,
+            priority: 0,
+            payload: payload.into(),
+        }
+    }
+}
+
 /// Names tuples that are put together.
 pub type Ticket = u64;
 

@@ -3,6 +3,7 @@
 
 mod api;
 mod frame;
+mod gossip;
 mod machine;
 mod mutants;
 mod table;
@@ -15,6 +16,7 @@ pub use frame::{
     ASK_IDS_MAX, Delete, Deleted, FRAME_BYTES, Frame, FrameError, Know, Knowledge, Part, Record,
     Shown, Split, Store,
 };
+pub use gossip::{ADDRESS_BYTES_MAX, Gossip};
 pub use machine::{PeerState, Queue};
 pub use types::{
     Id, NODES_MAX, Node, Nodes, Now, OWNERS_MAX, Owners, Ownership, PROGRESS_BYTES_MAX, Version,

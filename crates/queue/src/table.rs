@@ -167,7 +167,8 @@ impl Table {
         self.len += 1;
         if block.len() < BLOCK_ROWS {
             if block.len() == block.capacity() {
-                block.reserve_exact((block.len() / 2).clamp(8, BLOCK_ROWS - block.len()));
+                let more = (block.len() / 2).max(8);
+                block.reserve_exact(more.min(BLOCK_ROWS - block.len()));
             }
             block.insert(at, row);
         } else if at == block.len() && is_last {
@@ -197,7 +198,7 @@ impl Table {
         Some(row)
     }
 
-    /// Joins a small block with the next one, if both fit into one.
+    /// Joins a small block with one beside it, if both fit into one.
     fn join(&mut self, key: Id) {
         let Some(block) = self.blocks.get_mut(&key) else {
             return;
@@ -209,13 +210,23 @@ impl Table {
         if block.capacity() > 2 * BLOCK_ROWS_MIN {
             block.shrink_to(BLOCK_ROWS_MIN);
         }
-        let len = block.len();
+        let before = self.blocks.range(..key).next_back().map(|(key, _)| *key);
         let after = (std::ops::Bound::Excluded(key), std::ops::Bound::Unbounded);
-        let next = self.blocks.range(after).next();
-        let next = next.filter(|(_, next)| next.len() + len <= BLOCK_ROWS / 2);
-        if let Some(next) = next.map(|(next, _)| *next)
-            && let Some(rows) = self.blocks.remove(&next)
-            && let Some(block) = self.blocks.get_mut(&key)
+        let after = self.blocks.range(after).next().map(|(key, _)| *key);
+        for (lower, upper) in [(Some(key), after), (before, Some(key))] {
+            if let (Some(lower), Some(upper)) = (lower, upper) {
+                self.join_two(lower, upper);
+            }
+        }
+    }
+
+    /// Moves the rows of a block to the one before it, if both fit into half a block.
+    fn join_two(&mut self, lower: Id, upper: Id) {
+        let len = |key: Id| self.blocks.get(&key).map(Vec::len);
+        if let (Some(first), Some(second)) = (len(lower), len(upper))
+            && first + second <= BLOCK_ROWS / 2
+            && let Some(rows) = self.blocks.remove(&upper)
+            && let Some(block) = self.blocks.get_mut(&lower)
         {
             block.extend(rows);
         }

@@ -9,3 +9,12 @@ mod histories;
 mod mutants;
 mod scale;
 mod world;
+
+#[path = "../examples/sms-gateway.rs"]
+mod sms_gateway;
+
+#[test]
+fn a_killed_gateway_loses_nothing() {
+    let success = format!("{:?}", std::process::ExitCode::SUCCESS);
+    assert_eq!(format!("{:?}", sms_gateway::main()), success);
+}

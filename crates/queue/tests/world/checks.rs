@@ -315,7 +315,8 @@ impl World {
                     let first = tuple.is_some_and(|tuple| tuple.at == at && !tuple.accepted)
                         && store.ownership.term == 1;
                     let named = tuple_at(store.id).is_some_and(|(_, sent)| sent.contains(node(to)));
-                    if !first && !(named && covers(store.id, &store.ownership)) {
+                    let durable = named && covers(store.id, &store.ownership);
+                    if !first && !durable {
                         wrong = Some(store.id);
                     }
                 }
