@@ -281,7 +281,7 @@ fn random_histories() {
     if let Some((seed, _)) = failed.first() {
         let (world, _) = history(*seed, true);
         let log = world.log.unwrap_or_default();
-        let from = log.len().saturating_sub(400);
+        let from = log.len().saturating_sub(1000);
         println!("{}", log[from..].join("\n"));
     }
     assert!(

@@ -81,11 +81,6 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("finished-entry-stays", &["told to come back"], Lost(35)),
     ("first-import-stays", &["U3"], Cluster(63)),
     ("first-spelling-stays", &["U3", "stored"], Cluster(4)),
-    (
-        "finished-entry-taken",
-        &[],
-        Test(seeds::mail_that_was_handed_on_may_be_gone_with_all_who_had_it),
-    ),
     ("flags-keep-modseq", &["MODSEQ"], Lost(17)),
     ("foreign-not-applied", &["U3"], Regions(0)),
     (

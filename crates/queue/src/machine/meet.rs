@@ -113,8 +113,12 @@ impl Queue {
                     return false;
                 }
             }
-            if row.owners.first() == me {
+            let first = row.owners.first();
+            if first == me {
                 self.act_again(id);
+            } else if from != first {
+                // It may have lost its copy since, and have said so when this node had another list.
+                self.say(first, id, Say::Know(0));
             }
             return false;
         }

@@ -124,9 +124,11 @@ impl World {
                         || queue.is_some_and(|queue| queue.get(id).is_some())
                 })
                 .collect();
+            // Also one that waits for acceptance: another may have adopted from it.
             let acting = |at: &&usize| {
                 let queue = self.sites[**at].queue.as_ref();
-                queue.is_some_and(|queue| queue.acts_on(id))
+                let tuple = queue.and_then(|queue| queue.get(id));
+                tuple.is_some_and(|tuple| tuple.owners.first() == node(**at))
             };
             let many = holders.iter().filter(acting).count() > 1;
             if let Some(tuple) = self.tuples.get_mut(&id) {
@@ -165,6 +167,7 @@ impl World {
                 "Q1: {id:?} is forwarded again by {at}, without any fault"
             ));
         }
+        self.excuse();
     }
 
     pub fn consume_slowly(&mut self, at: usize, id: Id) {
