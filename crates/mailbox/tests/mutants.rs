@@ -6,7 +6,7 @@
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;
 
-use crate::world;
+use crate::{renewal, world};
 
 /// Every name is that of a switch in `crdt` or `mailbox`.
 const MUTANTS: &[&str] = &[
@@ -46,6 +46,7 @@ const MUTANTS: &[&str] = &[
     "rename-shows-below-mark",
     "replaced-keeps-uid",
     "rescue-does-not-keep",
+    "second-restore-not-renewed",
     "set-loses",
     "store-raises-the-dead",
     "superseded-claim-forgotten",
@@ -75,7 +76,8 @@ fn object(seeds: u64) -> Option<String> {
             Err(_) => return Some(format!("by {name} (panic)")),
         }
     }
-    None
+    let restored = std::panic::catch_unwind(renewal::each_older_copy_is_renewed);
+    restored.err().map(|_| "by a second restore".to_owned())
 }
 
 fn summary(error: &str) -> String {

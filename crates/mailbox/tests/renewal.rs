@@ -168,6 +168,14 @@ fn renewal(id: u64) -> RestoreRecovery {
     }
 }
 
+/// An account that was renewed once is renewed again when an older copy of the disk is put back once more.
+#[test]
+pub(crate) fn each_older_copy_is_renewed() {
+    let first = Node::new();
+    let (second, _) = first.put_back(2, 1, &renewal(2));
+    let _ = second.put_back(3, 2, &renewal(3));
+}
+
 #[test]
 fn uids_of_the_lost_time_are_given_to_nobody() {
     let inbox = MailboxName::inbox();

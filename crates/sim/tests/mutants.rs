@@ -49,7 +49,6 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("abort-not-logged", &["told to come back"], Lost(7)),
     ("accepted-before-enough", &["D1/D2"], Lost(2)),
     ("all-was-shown", &["overlooks"], Cluster(18)),
-    ("amnesia-unnoticed", &["of its own log"], Cluster(2)),
     ("announce-forgotten", &["U2", "overlooks"], Regions(2)),
     ("answered-before-sync", &["D1/D2"], Cluster(41)),
     ("applied-early", &["causal_delivery"], Regions(2)),
@@ -123,7 +122,6 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
         &[],
         Test(a_removed_account_does_not_come_back),
     ),
-    ("second-restore-not-renewed", &["U2"], Cluster(668)),
     ("removed-are-not-closed", &["does not close"], Cluster(1)),
     ("rest-is-lost", &["U3", "D1", "stored"], Regions(3)),
     (
