@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod cases;
+mod counts;
 mod explore;
 mod histories;
 #[cfg(feature = "mutants")]

@@ -13,10 +13,7 @@ use std::panic::catch_unwind;
 use whimbrel_crdt::mutants::{break_rule, broken};
 use whimbrel_sim::cluster::{self, Plan, claims, claims::Shape};
 
-use crate::{
-    cluster::{a_removed_account_does_not_come_back, queued, syncing},
-    seeds,
-};
+use crate::cluster::{a_removed_account_does_not_come_back, queued, syncing};
 
 /// So many seeds a rule that is broken may survive.
 const SEEDS_MAX: u64 = 1_500;

@@ -53,6 +53,8 @@ pub struct World {
     pub losses: usize,
     pub log: Option<Vec<String>>,
     pub starts: u64,
+    /// Writes that were durable.
+    pub synced: u64,
     /// When links came up.
     pub linked_at: BTreeMap<(usize, usize), u64>,
 }
@@ -103,6 +105,7 @@ impl World {
             losses: 0,
             log: None,
             starts: 0,
+            synced: 0,
             linked_at: BTreeMap::new(),
         };
         (0..count).for_each(|at| world.start(at));
@@ -215,6 +218,7 @@ impl World {
             return;
         };
         self.say(|| format!("{at} wrote {id:?}: {change:?}"));
+        self.synced += 1;
         self.sites[at].disk.apply(id, change);
         self.input(at, Input::Written(id));
     }
