@@ -54,8 +54,12 @@ fn local(port: u16) -> SocketAddr {
 impl Proxy {
     /// To this port, from one of its own. Its threads end with the test.
     pub(crate) fn start(to: u16) -> Proxy {
-        let port = free_port();
-        let listener = TcpListener::bind(local(port)).unwrap();
+        // Somebody else may have taken the port since it was found to be free.
+        let bound = (0..100).find_map(|_| {
+            let port = free_port();
+            Some((port, TcpListener::bind(local(port)).ok()?))
+        });
+        let (port, listener) = bound.expect("a free port");
         let state = Arc::new(Mutex::new(State::default()));
         let shared = Arc::clone(&state);
         let held = Arc::new(Held::default());
