@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use super::{
     Queue,
     peers::{PeerState, Statement},
-    say::Say,
 };
 use crate::{
     frame::{ASK_IDS_MAX, Frame, Knowledge},
@@ -373,11 +372,7 @@ impl Queue {
         self.doubts.remove(&id);
         self.touch(id);
         if acts == self.me {
-            let others = self.row(id).map_or(Nodes::NONE, |row| row.owners.set());
-            for node in others.without(self.me).iter() {
-                self.say(node, id, Say::Store);
-            }
-            self.say(self.me, id, Say::Act);
+            self.act_and_store(id);
         } else {
             self.walk.again = true;
         }

@@ -5,7 +5,12 @@
 use std::collections::BTreeSet;
 
 use super::Queue;
-use crate::{api::Output, mutants::broken, table::Flag, types::Id};
+use crate::{
+    api::Output,
+    mutants::broken,
+    table::{Flag, Row},
+    types::Id,
+};
 
 /// Tuples in the agenda.
 const AGENDA_MAX: usize = 4096;
@@ -98,6 +103,14 @@ impl Queue {
             self.handed += 1;
             let progress = self.progress.get(&id).cloned().unwrap_or_default();
             self.out.push_back(Output::Mine(id, progress));
+        }
+    }
+
+    /// The application is told that another node acts, if it has the tuple.
+    pub(super) fn call_back(&mut self, row: &Row) {
+        if row.has(Flag::HANDED) {
+            self.counters.both_acted += 1;
+            self.out.push_back(Output::NotMine(row.id));
         }
     }
 

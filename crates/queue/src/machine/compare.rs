@@ -282,48 +282,52 @@ impl Queue {
         }
     }
 
-    fn answer_comparison(&mut self, node: Node, splits: &[Split]) {
-        let mut answer = Vec::new();
+    /// The parts in which another node's sums are not this node's: from where, and both.
+    fn differing(&mut self, node: Node, splits: &[Split]) -> Option<Vec<(Id, Part, Part)>> {
+        let mut differing = Vec::new();
         for split in splits {
             let Some(ends) = ends_of(split) else {
                 self.out.push_back(Output::Close(node));
-                return;
+                return None;
             };
             self.say_busy(node, split.from, *ends.last().unwrap_or(&split.from));
             let mut from = split.from;
             for (mine, theirs) in self.sums(node, split.from, &ends).iter().zip(&split.parts) {
                 if mine != theirs {
-                    answer.push(self.split(node, from, theirs.to));
+                    differing.push((from, *mine, *theirs));
                 }
                 from = after(theirs.to);
             }
         }
-        self.send(node, Statement::Frame(Frame::Compared(answer)));
+        Some(differing)
+    }
+
+    fn answer_comparison(&mut self, node: Node, splits: &[Split]) {
+        if let Some(parts) = self.differing(node, splits) {
+            let cut = |(from, _, theirs): &(Id, Part, Part)| self.split(node, *from, theirs.to);
+            let answer = parts.iter().map(cut).collect();
+            self.send(node, Statement::Frame(Frame::Compared(answer)));
+        }
     }
 
     pub(super) fn on_compared(&mut self, node: Node, splits: &[Split]) {
-        let (mut ranges, mut named) = (Vec::new(), Vec::new());
-        for split in splits {
-            let Some(ends) = ends_of(split) else {
-                self.out.push_back(Output::Close(node));
-                return;
+        let Some(parts) = self.differing(node, splits) else {
+            return;
+        };
+        let Some(peer) = self.peers.get_mut(&node) else {
+            return;
+        };
+        let comparing = &mut peer.comparing;
+        comparing.open = comparing.open.saturating_sub(1);
+        // The youngest differ most: they are taken first.
+        for (from, mine, theirs) in parts {
+            let few = mine.count <= NAMED_MAX && theirs.count <= NAMED_MAX;
+            let list = if few {
+                &mut comparing.named
+            } else {
+                &mut comparing.ranges
             };
-            self.say_busy(node, split.from, *ends.last().unwrap_or(&split.from));
-            let mut from = split.from;
-            for (mine, theirs) in self.sums(node, split.from, &ends).iter().zip(&split.parts) {
-                if mine != theirs {
-                    let few = mine.count <= NAMED_MAX && theirs.count <= NAMED_MAX;
-                    let list = if few { &mut named } else { &mut ranges };
-                    list.push((from, theirs.to));
-                }
-                from = after(theirs.to);
-            }
-        }
-        if let Some(peer) = self.peers.get_mut(&node) {
-            // The youngest differ most: they are taken first.
-            peer.comparing.ranges.extend(ranges);
-            peer.comparing.named.extend(named);
-            peer.comparing.open = peer.comparing.open.saturating_sub(1);
+            list.push((from, theirs.to));
         }
     }
 

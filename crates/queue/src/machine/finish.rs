@@ -118,10 +118,7 @@ impl Queue {
         self.close_store(from, id);
         self.lost_to_another(id);
         if let Some((row, tracked)) = self.take_row(id) {
-            if row.has(Flag::HANDED) {
-                self.counters.both_acted += 1;
-                self.out.push_back(Output::NotMine(id));
-            }
+            self.call_back(&row);
             let asked = self.asked.remove(&id).unwrap_or_default();
             // A node that this one ever sent the tuple may get it after it has heard from the other: it must hear it from this one, too.
             let sent = if broken("sent-copies-forgotten") {
@@ -204,10 +201,7 @@ impl Queue {
     /// Drops a copy without a tombstone.
     pub(super) fn drop_copy(&mut self, id: Id) {
         if let Some((row, tracked)) = self.take_row(id) {
-            if row.has(Flag::HANDED) {
-                self.counters.both_acted += 1;
-                self.out.push_back(Output::NotMine(id));
-            }
+            self.call_back(&row);
             self.touch_gone(id, &row, tracked);
         }
     }
@@ -235,10 +229,6 @@ impl Queue {
         {
             self.touch(id);
         }
-    }
-
-    pub(super) fn on_done(&mut self, id: Id) {
-        self.finish(id);
     }
 
     pub(super) fn on_asked(&mut self, id: Id, node: Node) {

@@ -7,7 +7,6 @@ use bytes::Bytes;
 
 use super::{Queue, say::Say};
 use crate::{
-    api::Output,
     frame::{Knowledge, Store},
     mutants::broken,
     table::{Flag, Row},
@@ -50,18 +49,19 @@ impl Queue {
         self.touch_new(id, payload, Some(from));
         self.say(from, id, Say::Stored);
         if row.owners.first() == self.me {
-            self.act_again(id);
+            // It had adopted it, and has lost it since.
+            self.act_and_store(id);
         }
     }
 
-    /// This node has lost what it adopted, and has it back: it acts, and the others are to confirm.
-    fn act_again(&mut self, id: Id) {
+    /// When the list is durable this node acts, and its other owners get it and are to confirm.
+    pub(super) fn act_and_store(&mut self, id: Id) {
         let me = self.me;
         let Some(row) = self.row_mut(id) else {
             return;
         };
-        row.sent = row.sent.union(row.owners.set().without(me));
         let others = row.owners.set().without(me);
+        row.sent = row.sent.union(others);
         self.touch(id);
         for node in others.iter() {
             self.say(node, id, Say::Store);
@@ -103,11 +103,8 @@ impl Queue {
         if other > mine {
             if before.owners.first() == me {
                 self.lost_to_another(id);
-                if row.has(Flag::HANDED) {
-                    self.take_back(id);
-                    self.counters.both_acted += 1;
-                    self.out.push_back(Output::NotMine(id));
-                }
+                self.call_back(&row);
+                self.take_back(id);
                 if broken("returning-drops-copy") {
                     self.drop_copy(id);
                     return false;
@@ -115,7 +112,7 @@ impl Queue {
             }
             let first = row.owners.first();
             if first == me {
-                self.act_again(id);
+                self.act_and_store(id);
             } else if from != first {
                 // It may have lost its copy since, and have said so when this node had another list.
                 self.say(first, id, Say::Know(0));

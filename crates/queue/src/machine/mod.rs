@@ -225,7 +225,7 @@ impl Queue {
             Input::Leaving(micros) => self.on_leaving(micros),
             Input::Progress(id, progress) => self.on_own_progress(id, &progress),
             Input::Later(id, at) => self.on_later(id, at),
-            Input::Done(id) => self.on_done(id),
+            Input::Done(id) => self.finish(id),
             Input::Asked(id, node) => self.on_asked(id, node),
             Input::Answered(id, node) => self.on_answered(id, node),
             Input::Holding(id) => self.on_holding(id),
@@ -360,10 +360,6 @@ impl Queue {
         } else {
             self.untracked.insert(row);
         }
-    }
-
-    fn remove_row(&mut self, id: Id) {
-        let _ = self.take_row(id);
     }
 
     /// Takes a row out, with all that belongs to it; and whether it is tracked.

@@ -344,11 +344,6 @@ impl Queue {
         }
         row.stored = 0;
         row.holders = row.holders.union(owners.set());
-        row.sent = row.sent.union(owners.set().without(me));
-        self.touch(id);
-        for node in owners.set().without(me).iter() {
-            self.say(node, id, Say::Store);
-        }
-        self.say(me, id, Say::Act);
+        self.act_and_store(id);
     }
 }

@@ -260,7 +260,7 @@ impl Queue {
             self.touched.push(id);
         } else if is_new {
             let says = self.busy.remove(&id).map(|busy| busy.say);
-            self.remove_row(id);
+            let _ = self.take_row(id);
             for (to, say) in says.unwrap_or_default() {
                 if say == Say::Stored {
                     self.send(to, Statement::NotStored(id));
