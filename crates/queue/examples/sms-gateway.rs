@@ -185,7 +185,7 @@ pub(crate) fn main() -> ExitCode {
             }
         }
     }
-    sleep(Duration::from_secs(4));
+    sleep(Duration::from_secs(8));
     for gateway in senders {
         let _ = gateway.send(Event::Kill);
     }
