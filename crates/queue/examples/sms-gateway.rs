@@ -108,7 +108,7 @@ impl Gateway {
                     let _ = self.peers.get(&peer)?.send(frame);
                 }
             }
-            Output::Close(peer) => return Some(Input::Unlinked(peer)),
+            Output::Close(peer, _) => return Some(Input::Unlinked(peer)),
             _ => {}
         }
         None
@@ -136,11 +136,11 @@ fn start(me: u8, events: Receiver<Event>, all: &[Sender<Event>], operator: Sende
         me: node(me),
         members: (0..GATEWAYS).map(node).collect::<Nodes>(),
         life: 1,
+        former: Nodes::NONE,
         seed: u64::from(me),
     };
     let config = Config {
-        // One at a time and connection: what the operator has when a gateway dies comes twice.
-        handed_max: 4,
+        handed_max: 4, // What the operator has when a gateway dies comes twice.
         silent_after: 300_000,
         takeover_after: 900_000,
         wave_every: 100_000,

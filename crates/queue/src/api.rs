@@ -98,6 +98,8 @@ pub struct Start {
     /// How often the disk was replaced by an older copy of itself: 1 for a disk that never was. What was written in an earlier life is in doubt, since it
     /// may have been finished elsewhere. The application keeps this number outside the disk's copies, or raises it when it notices an older copy.
     pub life: u32,
+    /// Numbers that this node had in earlier lives: for them nobody answers.
+    pub former: Nodes,
     /// Whatever differs from start to start: for the choice of peers and the numbers of waves.
     pub seed: u64,
 }
@@ -115,6 +117,9 @@ pub struct Tuple {
     pub priority: u8,
     /// Whatever the application makes of it.
     pub payload: Bytes,
+    /// Bytes that belong to it besides the payload, and that its owners get in the application's own way before they say [`Input::Written`]. They are
+    /// given so much more time for it, at [`Config::repair_rate`].
+    pub attached: u64,
 }
 
 impl Tuple {
@@ -126,6 +131,7 @@ impl Tuple {
             not_before: 0,
             priority: 0,
             payload: payload.into(),
+            attached: 0,
         }
     }
 }
@@ -208,6 +214,20 @@ pub enum Refusal {
     Ids,
 }
 
+/// Why a link is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Close {
+    /// Nothing came over it for [`Config::silent_after`]. Where the transport itself closes links on which nothing arrives, this need not be done: the peer
+    /// may be busy with its disk.
+    Silent,
+    /// Too much waits for the peer: what was not sent is found when it is linked again.
+    Behind,
+    /// The peer is no member.
+    NoMember,
+    /// The peer has said what makes no sense.
+    Senseless,
+}
+
 /// What the disk is to hold of a tuple.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
@@ -249,7 +269,7 @@ pub enum Output {
     /// [`crate::Queue::transmit`] has something for this peer.
     Wake(Node),
     /// The link is of no use: close it.
-    Close(Node),
+    Close(Node, Close),
     /// Keep durably for how long this peer is away: microseconds; 0: it is not. It need not be confirmed.
     Away(Node, u64),
     /// A wave is over: no tracked tuple below `least`, if there is one, was anywhere when the wave with this number began. One that is to come below that
@@ -257,6 +277,8 @@ pub enum Output {
     Swept {
         /// The wave's number. They are counted up.
         wave: u64,
+        /// When it began, by the monotonic clock.
+        began: u64,
         /// None: there was no tracked tuple at all.
         least: Option<Id>,
     },

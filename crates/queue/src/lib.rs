@@ -10,7 +10,8 @@ mod table;
 mod types;
 
 pub use api::{
-    Change, Choice, Config, Counters, Input, Join, Output, Refusal, Start, Ticket, Tuple, longer,
+    Change, Choice, Close, Config, Counters, Input, Join, Output, Refusal, Start, Ticket, Tuple,
+    longer,
 };
 pub use frame::{
     ASK_IDS_MAX, Delete, Deleted, FRAME_BYTES, Frame, FrameError, Know, Knowledge, Part, Record,

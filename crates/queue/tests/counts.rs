@@ -5,7 +5,7 @@ use whimbrel_queue::Frame;
 use crate::world::{self, Message, SECOND, World};
 
 #[test]
-fn a_tuple_costs_the_same_in_every_cluster() {
+pub fn a_tuple_costs_the_same_in_every_cluster() {
     for count in [3, 5, 7] {
         for copies in 0..=2 {
             let mut world = World::new(count, world::config(copies));

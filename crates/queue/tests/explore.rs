@@ -34,7 +34,7 @@ pub struct Bounds {
     pub states_max: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Put(usize),
     Deliver(usize, usize),
@@ -75,7 +75,7 @@ fn config(copies: usize) -> Config {
     }
 }
 
-fn is_idle(world: &World) -> bool {
+pub fn is_idle(world: &World) -> bool {
     let channels = world.channels.values().all(|channel| channel.is_empty());
     channels && world.sites.iter().all(|site| site.writes.is_empty())
 }
@@ -104,7 +104,7 @@ fn pass_waves(world: &mut World) {
     }
 }
 
-fn steps(world: &World, left: &Left) -> Vec<Step> {
+pub fn steps(world: &World, left: &Left) -> Vec<Step> {
     let mut steps = Vec::new();
     let count = world.sites.len();
     let idle = is_idle(world);
@@ -172,7 +172,7 @@ fn steps(world: &World, left: &Left) -> Vec<Step> {
     steps
 }
 
-fn take(world: &mut World, left: &mut Left, step: Step) {
+pub fn take(world: &mut World, left: &mut Left, step: Step) {
     match step {
         Step::Put(at) => {
             left.puts -= 1;
@@ -241,7 +241,7 @@ fn take(world: &mut World, left: &mut Left, step: Step) {
 }
 
 /// Mends everything, and looks whether what was promised holds.
-fn mend(world: &World) -> Option<String> {
+pub fn mend(world: &World) -> Option<String> {
     let mut world = world.clone();
     world.cut.clear();
     for at in 0..world.sites.len() {
@@ -272,22 +272,28 @@ fn mend(world: &World) -> Option<String> {
     world.breach
 }
 
-fn digest(world: &World, left: &Left) -> u64 {
+pub fn digest(world: &World, left: &Left) -> u64 {
     let mut hasher = DefaultHasher::new();
     world.hash(&mut hasher);
     left.hash(&mut hasher);
     hasher.finish()
 }
 
-pub fn explore(bounds: Bounds) -> Found {
-    let mut world = World::new(bounds.nodes, config(bounds.copies));
+/// A cluster before anything has happened.
+pub fn whole(nodes: usize, copies: usize) -> World {
+    let mut world = World::new(nodes, config(copies));
     world.link_all();
-    for at in 0..bounds.nodes {
-        for other in 0..bounds.nodes {
+    for at in 0..nodes {
+        for other in 0..nodes {
             world.input(at, Input::RoundTrip(node(other), 1000 * other as u64));
         }
     }
     world.drain();
+    world
+}
+
+pub fn explore(bounds: Bounds) -> Found {
+    let world = whole(bounds.nodes, bounds.copies);
     let mut found = Found::default();
     let mut seen = HashSet::new();
     let mut stack: Vec<(World, Left, Option<Rc<Way>>, usize)> = vec![(world, bounds.left, None, 0)];

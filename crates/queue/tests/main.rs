@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod cases;
+mod checked;
 mod counts;
 mod explore;
 mod histories;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod scale;
+mod scenarios;
 mod world;
 
 #[path = "../examples/sms-gateway.rs"]

@@ -49,6 +49,7 @@ impl Site {
             me: node(me),
             members,
             life: 1,
+            former: Nodes::NONE,
             seed: me as u64,
         };
         let mut queue = Queue::new(config, start, Now::default());

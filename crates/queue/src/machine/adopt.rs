@@ -83,11 +83,16 @@ impl Queue {
         node != self.me && self.state_of(node) == PeerState::Terminated
     }
 
+    /// With what is in doubt nobody adopts.
+    fn is_barred(row: &Row) -> bool {
+        row.has(Flag::DOUBT) && !broken("older-disk-adopts")
+    }
+
     /// Whether others are to be asked about a tuple, since its acting owner is away.
     fn is_orphan(&self, row: &Row) -> bool {
         let first = row.owners.first();
         first != self.me
-            && !row.has(Flag::DOUBT)
+            && !Self::is_barred(row)
             && (self.is_gone(first) || row.has(Flag::FIRST_GONE))
             && !self.rounds.of.contains_key(&row.id)
     }
@@ -123,6 +128,9 @@ impl Queue {
         if others.is_empty() {
             return true;
         }
+        if broken("repair-without-rate") {
+            self.rate_left = i64::MAX;
+        }
         if self.rate_left <= 0 || self.loads.len() > LOADS_MAX {
             return false;
         }
@@ -147,7 +155,11 @@ impl Queue {
                 return;
             }
             self.walk.again = false;
-            self.walk.next_at = now + self.config.ask_every;
+            self.walk.next_at = if broken("asked-once") {
+                u64::MAX
+            } else {
+                now + self.config.ask_every
+            };
             self.walk.at = Some(Id::MIN);
         }
         self.walk.stalled = false;
@@ -164,7 +176,7 @@ impl Queue {
             let Some(row) = self.row(id).copied() else {
                 continue;
             };
-            if row.has(Flag::DOUBT) {
+            if Self::is_barred(&row) {
                 self.judge_doubt(id);
             } else if self.is_orphan(&row) {
                 if orphans.len() == ASK_IDS_MAX {
@@ -201,7 +213,10 @@ impl Queue {
         if asked.is_empty() {
             return;
         }
-        let deaf = |node: &Node| self.peers.get(node).is_some_and(|peer| peer.deaf);
+        let deaf = |node: &Node| {
+            let peer = self.peers.get(node);
+            peer.is_some_and(|peer| peer.deaf) && !broken("deaf-peers-waited-for")
+        };
         let mut peers: Nodes = self.linked().iter().filter(|node| !deaf(node)).collect();
         if broken("adopts-without-asking") {
             peers = Nodes::NONE;
@@ -319,8 +334,8 @@ impl Queue {
         let Some(row) = self.row(asked.id) else {
             return false;
         };
-        let in_doubt = row.has(Flag::DOUBT) && !broken("older-disk-adopts");
-        if in_doubt || row.version() != asked.version {
+        let changed = row.version() != asked.version && !broken("adopts-a-changed-list");
+        if Self::is_barred(row) || changed {
             return false;
         }
         let owners = row.owners.as_slice().iter();
@@ -362,6 +377,9 @@ impl Queue {
 
     /// What is said of an older disk's tuple by a node that knows it is needed.
     pub(super) fn clear_doubt(&mut self, id: Id) {
+        if broken("doubt-never-cleared") {
+            return;
+        }
         let Some(row) = self.row_mut(id).filter(|row| row.has(Flag::DOUBT)) else {
             return;
         };

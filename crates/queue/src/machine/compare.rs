@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::{Queue, peers::Statement, say::Say};
 use crate::{
-    api::Output,
+    api::{Close, Output},
     frame::{Frame, Part, Shown, Split},
     mutants::broken,
     table::{Flag, Row},
@@ -73,6 +73,7 @@ impl Queue {
     /// A sum of what was done of a tuple: 0 for nothing.
     pub(super) fn progress_sum(&self, id: Id) -> u64 {
         let progress = self.progress.get(&id);
+        let progress = progress.filter(|_| !broken("progress-not-compared"));
         progress.map_or(0, |progress| sum_of_bytes(progress))
     }
 
@@ -88,8 +89,12 @@ impl Queue {
         }
     }
 
-    /// Whether this node waits for another one's word that it holds a tuple: they must not look the same, or none would come.
+    /// Whether this node waits for another one's word that it holds a tuple: they must not look the same, or none would come. Nor must two copies in
+    /// doubt: each node is to hear that the other's is no better.
     fn wants_word(&self, row: &Row, node: Node) -> bool {
+        if row.has(Flag::DOUBT) && !broken("doubts-look-the-same") {
+            return true;
+        }
         let waits = row.has(Flag::WAITING) || row.holders != row.owners.set();
         waits && row.owners.first() == self.me && !row.is_confirmed(node)
     }
@@ -130,7 +135,8 @@ impl Queue {
             if tomb.unconfirmed.contains(node) {
                 let (version, holders) = (tomb.version, tomb.holders);
                 // Two tombstones are never the same: each node is to hear of the other's.
-                each(*id, Shown::Tombstone { version, holders }, true);
+                let differs = !broken("tombstones-look-the-same");
+                each(*id, Shown::Tombstone { version, holders }, differs);
             }
         }
     }
@@ -275,7 +281,7 @@ impl Queue {
         if let Some(peer) = self.peers.get_mut(&node) {
             let too_many = splits.len() > 2 * PARTS || peer.comparing.questions.len() >= OPEN_MAX;
             if too_many || self.me < node {
-                self.out.push_back(Output::Close(node));
+                self.out.push_back(Output::Close(node, Close::Senseless));
                 return;
             }
             peer.comparing.questions.push_back(splits);
@@ -287,7 +293,7 @@ impl Queue {
         let mut differing = Vec::new();
         for split in splits {
             let Some(ends) = ends_of(split) else {
-                self.out.push_back(Output::Close(node));
+                self.out.push_back(Output::Close(node, Close::Senseless));
                 return None;
             };
             self.say_busy(node, split.from, *ends.last().unwrap_or(&split.from));
@@ -353,7 +359,7 @@ impl Queue {
     ) {
         let theirs: Vec<Id> = shown.iter().map(|(id, _)| *id).collect();
         if range.0 > range.1 {
-            self.out.push_back(Output::Close(node));
+            self.out.push_back(Output::Close(node, Close::Senseless));
             return;
         }
         if answer {

@@ -82,7 +82,7 @@ impl Queue {
             tracked,
             // What is being written may be there when this is.
             on_disk: row.has(Flag::ON_DISK) || written,
-            kept: false,
+            kept: broken("tombstones-written-at-once"),
         };
         self.tombs.insert(id, tomb);
         let due = self.now.monotonic + self.config.tombstone_wait;
@@ -98,6 +98,7 @@ impl Queue {
             self.tomb_times.pop_front();
             if let Some(tomb) = self.tombs.get_mut(&id)
                 && !tomb.kept
+                && !broken("tombstone-only-in-memory")
             {
                 tomb.kept = true;
                 self.touch(id);
@@ -147,7 +148,10 @@ impl Queue {
             tomb.kept = true;
             self.touch(id);
         }
-        if self.holding.contains_key(&id) {
+        if broken("tombstone-confirms") {
+            self.confirm_removal(from, id);
+        }
+        if self.holding.contains_key(&id) && !broken("requests-not-cancelled") {
             self.out.push_back(Output::Cancel(id));
         }
         self.say(from, id, Say::Deleted(true, version));
@@ -169,14 +173,22 @@ impl Queue {
         let newer = row.version() > delete.version
             || (row.version() == delete.version && row.owners.set().contains(self.me));
         let asked = self.asked.get(&id).is_some_and(|nodes| !nodes.is_empty());
-        if newer || (unnamed && !broken("leaves-though-others-are-unnamed")) || asked {
+        let newer = newer && !broken("leaves-at-an-older-word");
+        let asked = asked && !broken("leaves-with-a-delivery-under-way");
+        if newer || (unnamed && !broken("leaves-though-others-are-unnamed")) {
             self.say(from, id, Say::Know(0));
             return;
         }
+        let mut wait = asked;
         // What this node has sent may arrive after all others were told to drop their copies.
         if self.stores.contains_key(&id) && !broken("leaves-with-a-store-under-way") {
-            // The acting owner asks again when it meets this node the next time.
-            self.say(from, id, Say::Know(0));
+            wait = true;
+        }
+        if wait {
+            // It says so when that is over; an answer now would only bring the same word again, and so on.
+            if broken("unready-to-leave-answers-at-once") {
+                self.say(from, id, Say::Know(0));
+            }
             return;
         }
         self.drop_copy(id);
@@ -198,6 +210,26 @@ impl Queue {
         }
     }
 
+    /// A Store was answered, or its link is over.
+    pub(super) fn store_over(&mut self, from: Node, id: Id) {
+        if self.stores.contains_key(&id) {
+            self.close_store(from, id);
+            self.leave_now(id);
+        }
+    }
+
+    /// Nothing of this node's is under way any more: if it is no owner, the acting one may tell it to leave again.
+    fn leave_now(&mut self, id: Id) {
+        if let Some(row) = self.row(id)
+            && !row.owners.set().contains(self.me)
+            && !self.stores.contains_key(&id)
+            && !self.asked.contains_key(&id)
+        {
+            let first = row.owners.first();
+            self.say(first, id, Say::Know(0));
+        }
+    }
+
     /// Drops a copy without a tombstone.
     pub(super) fn drop_copy(&mut self, id: Id) {
         if let Some((row, tracked)) = self.take_row(id) {
@@ -209,12 +241,12 @@ impl Queue {
     pub(super) fn on_deleted(&mut self, from: Node, deleted: &Deleted) {
         let id = deleted.id;
         if self.tombs.contains_key(&id) {
-            if deleted.finished {
+            if deleted.finished || broken("leave-confirms") {
                 self.confirm_removal(from, id);
             }
         } else if !deleted.finished
             && let Some(row) = self.row_mut(id)
-            && row.version() == deleted.version
+            && (row.version() == deleted.version || broken("leaves-the-set-at-any-version"))
             && !row.owners.set().contains(from)
             && row.holders.remove(from)
         {
@@ -242,6 +274,7 @@ impl Queue {
             nodes.remove(node);
             if nodes.is_empty() {
                 self.asked.remove(&id);
+                self.leave_now(id);
             }
         }
     }

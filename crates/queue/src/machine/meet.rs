@@ -85,6 +85,9 @@ impl Queue {
             row.set(Flag::FIRST_GONE, false);
         }
         let (mine, other) = (row.version(), theirs.version());
+        if other > mine && mine.first == me && broken("acting-owner-keeps-its-list") {
+            return true;
+        }
         if other > mine {
             row.owners = theirs.owners;
             row.term = theirs.term;
@@ -111,6 +114,9 @@ impl Queue {
                 }
             }
             let first = row.owners.first();
+            if first == me && broken("lost-adoption-not-acted-on") {
+                return false;
+            }
             if first == me {
                 self.act_and_store(id);
             } else if from != first {
@@ -179,16 +185,19 @@ impl Queue {
 
     pub(super) fn on_stored(&mut self, from: Node, id: Id, version: Version) {
         let me = self.me;
-        self.close_store(from, id);
+        self.store_over(from, id);
         if self.tombs.contains_key(&id) {
             self.meet_tombstone(from, id);
             return;
         }
         let Some(row) = self.row_mut(id) else {
-            self.say(from, id, Say::Know(0));
+            if !broken("stored-of-nothing-ignored") {
+                self.say(from, id, Say::Know(0));
+            }
             return;
         };
         if row.version() != version && !broken("stored-of-any-version") {
+            self.waiting_stored_before(from, id);
             return;
         }
         row.confirm(from);
@@ -220,7 +229,7 @@ impl Queue {
 
     pub(super) fn on_know(&mut self, from: Node, id: Id, round: u32, knowledge: &Knowledge) {
         self.answered(from, id, round, knowledge);
-        self.close_store(from, id);
+        self.store_over(from, id);
         if self.tombs.contains_key(&id) {
             match knowledge {
                 // Only Deleted confirms a removal: this may have been said before a Store arrived there.
@@ -281,6 +290,11 @@ impl Queue {
                 }
                 self.say(from, id, Say::Load);
             } else {
+                if broken("unknown-takes-out")
+                    && let Some(row) = self.row_mut(id)
+                {
+                    row.holders.remove(from);
+                }
                 self.say(from, id, Say::Leave);
             }
         } else if from == row.owners.first() {
@@ -293,7 +307,7 @@ impl Queue {
 
     /// Notes that a node may hold a copy.
     pub(super) fn add_holder(&mut self, node: Node, id: Id) {
-        if broken("holders-not-joined") {
+        if broken("asker-is-no-holder") {
             return;
         }
         if let Some(row) = self.row_mut(id)

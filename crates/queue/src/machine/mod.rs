@@ -44,6 +44,8 @@ pub struct Queue {
     me: Node,
     life: u32,
     members: Nodes,
+    /// Its own numbers in earlier lives.
+    former: Nodes,
     excluded: Nodes,
     now: Now,
     random: u64,
@@ -149,6 +151,7 @@ impl Queue {
             me: start.me,
             life: start.life.max(1),
             members: start.members.with(start.me),
+            former: start.former.without(start.me),
             excluded: Nodes::NONE,
             now,
             random: start.seed,
@@ -424,6 +427,12 @@ impl Queue {
         self.len() == 0
     }
 
+    /// Tuples of an older disk that wait for another node's word.
+    #[must_use]
+    pub fn doubts(&self) -> usize {
+        self.doubts.len()
+    }
+
     /// Tuples that are done, while somebody has not confirmed it.
     #[must_use]
     pub fn tombstones(&self) -> usize {
@@ -443,6 +452,16 @@ impl Queue {
         row.is_some_and(|row| {
             row.owners.first() == self.me && !row.has(Flag::WAITING) && !row.has(Flag::DOUBT)
         })
+    }
+
+    /// Other owners that have said of the present list that they hold the tuple.
+    #[must_use]
+    pub fn stored_at(&self, id: Id) -> Nodes {
+        let Some(row) = self.row(id) else {
+            return Nodes::NONE;
+        };
+        let owners = row.owners.as_slice().iter().copied();
+        owners.filter(|node| row.is_confirmed(*node)).collect()
     }
 
     /// Tuples from an id on, at most so many of those that are looked at; and where to go on.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::{Queue, compare::Comparing};
 use crate::{
-    api::{Choice, Output},
+    api::{Choice, Close, Output},
     frame::{Delete, Deleted, FRAME_BYTES, Frame, Know, Knowledge, Store},
     mutants::broken,
     types::{Id, Node, Nodes, Version},
@@ -111,7 +111,7 @@ impl Peer {
             closing: false,
             met: false,
             active: false,
-            heard: now,
+            heard: if broken("unheard-is-dead") { 0 } else { now },
             away_until: None,
             missing_since: Some(now),
             refusing_until: 0,
@@ -135,7 +135,8 @@ impl Queue {
         };
         let now = self.now.monotonic;
         let silent = now.saturating_sub(peer.heard);
-        if peer.away_until.is_some_and(|until| now < until) {
+        let away = peer.away_until.is_some_and(|until| now < until);
+        if away && !broken("away-is-dead") {
             PeerState::Away
         } else if peer.linked && peer.active && silent <= self.config.silent_after {
             PeerState::Active
@@ -181,7 +182,7 @@ impl Queue {
         let mut fit: Vec<(u64, Node)> = Vec::new();
         for (node, peer) in &self.peers {
             let is_fit = self.state_of(*node) == PeerState::Active
-                && !self.excluded.contains(*node)
+                && (!self.excluded.contains(*node) || broken("excluded-chosen"))
                 && !but.contains(*node)
                 && peer.refusing_until <= now;
             if is_fit {
@@ -243,7 +244,7 @@ impl Queue {
         peer.out_bytes += statement.bytes();
         peer.out.push_back(statement);
         if peer.out_bytes > WAITING_BYTES_MAX && before <= WAITING_BYTES_MAX {
-            self.out.push_back(Output::Close(node));
+            self.out.push_back(Output::Close(node, Close::Behind));
         }
     }
 
@@ -307,11 +308,11 @@ impl Queue {
 
     pub(super) fn on_linked(&mut self, node: Node) {
         let now = self.now.monotonic;
-        if self.is_linked(node) {
+        if self.is_linked(node) && !broken("old-link-goes-on") {
             self.on_unlinked(node);
         }
         let Some(peer) = self.peers.get_mut(&node) else {
-            self.out.push_back(Output::Close(node));
+            self.out.push_back(Output::Close(node, Close::NoMember));
             return;
         };
         peer.linked = true;
@@ -344,7 +345,7 @@ impl Queue {
             nodes.remove(node);
         }
         let of: Vec<Id> = self.stores.keys().copied().collect();
-        of.into_iter().for_each(|id| self.close_store(node, id));
+        of.into_iter().for_each(|id| self.store_over(node, id));
         self.round_without(node);
         self.replace_in_waiting(node);
     }
@@ -356,7 +357,7 @@ impl Queue {
             peer.heard = now;
             peer.active = true;
             peer.deaf = false;
-            if peer.away_until.take().is_some() {
+            if !broken("away-for-the-whole-time") && peer.away_until.take().is_some() {
                 self.out.push_back(Output::Away(node, 0));
             }
         }
@@ -388,7 +389,8 @@ impl Queue {
             };
             let was = peer.state;
             peer.state = state;
-            if matches!(state, PeerState::Active | PeerState::Away) {
+            let away = state == PeerState::Away && !broken("away-is-missing");
+            if state == PeerState::Active || away {
                 peer.missing_since = None;
             } else {
                 let since = *peer.missing_since.get_or_insert(now);
@@ -405,7 +407,7 @@ impl Queue {
             // A link in one direction is none: the other end is to learn that nothing arrives.
             if peer.linked && silent && !peer.closing && !broken("one-way-link-kept") {
                 peer.closing = true;
-                self.out.push_back(Output::Close(node));
+                self.out.push_back(Output::Close(node, Close::Silent));
             }
         }
     }

@@ -28,6 +28,12 @@ pub(super) struct Waiting {
     sent_at: u64,
     /// When those that have not answered are replaced.
     late_at: u64,
+    /// What is attached takes so much longer.
+    attached_micros: u64,
+    /// When it was put.
+    put_at: u64,
+    /// Nodes that have said of any list that they hold it.
+    have: Nodes,
 }
 
 /// Tuples that are put together.
@@ -46,7 +52,7 @@ impl Queue {
             Some(_) => Vec::new(),
             None => self.choose(count, Nodes::NONE),
         };
-        let few = peers.len() < count;
+        let few = peers.len() < count && !broken("takes-with-fewer-peers");
         if let Some(refusal) = refusal.or(few.then_some(Refusal::Peers)) {
             self.counters.refused += 1;
             self.out.push_back(Output::Refused(ticket, refusal));
@@ -101,7 +107,9 @@ impl Queue {
         row.sent = owners.set().without(self.me);
         row.set(Flag::WAITING, true);
         self.insert_row(row, tuple.tracked);
-        let late_at = now + self.late_after(row.sent);
+        let attached_micros =
+            tuple.attached.saturating_mul(1_000_000) / self.config.repair_rate.max(1);
+        let late_at = now + self.late_after(row.sent) + attached_micros;
         self.late.insert((late_at, id));
         self.waiting_bytes += tuple.payload.len();
         let waiting = Waiting {
@@ -110,6 +118,9 @@ impl Queue {
             written: false,
             sent_at: now,
             late_at,
+            attached_micros,
+            put_at: now,
+            have: Nodes::NONE,
         };
         self.waiting.insert(id, waiting);
         self.touch_new(id, tuple.payload.clone(), None);
@@ -152,18 +163,24 @@ impl Queue {
         }
         let ticket = waiting.ticket;
         self.forget_waiting(id);
-        if let Some(row) = self.row_mut(id) {
-            row.set(Flag::WAITING, false);
-        }
-        self.counters.accepted += 1;
         let done = self.puts.get_mut(&ticket).is_some_and(|put| {
             put.left -= 1;
-            put.left == 0
+            put.left == 0 || broken("ticket-accepted-in-part")
         });
-        if done {
-            self.puts.remove(&ticket);
+        // Until all of the ticket are safe none is acted on: it may be refused yet.
+        if done && let Some(put) = self.puts.remove(&ticket) {
             self.out.push_back(Output::Accepted(ticket));
+            put.ids.into_iter().for_each(|id| self.release(id));
         }
+    }
+
+    /// A tuple of an accepted ticket is like any other from now on.
+    fn release(&mut self, id: Id) {
+        let Some(row) = self.row_mut(id).filter(|row| row.has(Flag::WAITING)) else {
+            return;
+        };
+        row.set(Flag::WAITING, false);
+        self.counters.accepted += 1;
         self.plan_new(id);
         self.leave_all(id);
     }
@@ -191,7 +208,7 @@ impl Queue {
                 .row(id)
                 .is_some_and(|row| row.owners.first() == self.me);
             self.forget_waiting(id);
-            if mine {
+            if mine && !broken("given-up-and-kept") {
                 self.finish(id);
             }
         }
@@ -202,10 +219,10 @@ impl Queue {
         if let Some(waiting) = self.waiting.get(&id) {
             let ticket = waiting.ticket;
             self.forget_waiting(id);
-            if let Some(row) = self.row_mut(id) {
-                row.set(Flag::WAITING, false);
-            }
             self.refuse(ticket, Refusal::Adopted, Some(id));
+        }
+        if let Some(row) = self.row_mut(id) {
+            row.set(Flag::WAITING, false);
         }
     }
 
@@ -218,6 +235,32 @@ impl Queue {
         }
     }
 
+    /// A node has said of an older list that it holds a tuple: it was late, and was replaced. Where one that has said nothing yet stands in its place
+    /// it is an owner again, so that the first that answer are those that count, however slow all are.
+    pub(super) fn waiting_stored_before(&mut self, node: Node, id: Id) {
+        let now = self.now.monotonic;
+        let Some(waiting) = self.waiting.get_mut(&id) else {
+            return;
+        };
+        waiting.have.insert(node);
+        let (have, micros) = (waiting.have, now.saturating_sub(waiting.put_at));
+        self.note_answer(node, micros);
+        let Some(row) = self.row(id).copied() else {
+            return;
+        };
+        let owners = row.owners.as_slice();
+        if owners[0] != self.me || owners.contains(&node) || !self.members.contains(node) {
+            return;
+        }
+        let mut silent = owners[1..].iter().rev();
+        let silent = silent.find(|owner| !row.is_confirmed(**owner) && !have.contains(**owner));
+        if let Some(silent) = silent {
+            let keep = row.owners.set().without(*silent);
+            self.rewrite(id, keep, &[node]);
+            self.wait_anew(id, keep.with(node), true);
+        }
+    }
+
     /// Replaces owners that are late.
     pub(super) fn replace_late(&mut self) {
         while let Some((at, id)) = self.late.first().copied() {
@@ -225,12 +268,17 @@ impl Queue {
                 break;
             }
             self.late.remove(&(at, id));
-            self.replace(id);
+            if !broken("slow-peer-kept") {
+                self.replace(id);
+            }
         }
     }
 
     /// A peer is gone: what waits for it goes to another one.
     pub(super) fn replace_in_waiting(&mut self, node: Node) {
+        for waiting in self.waiting.values_mut() {
+            waiting.have.remove(node);
+        }
         let waits = |id: &&Id| {
             let row = self.row(**id);
             row.is_some_and(|row| row.owners.set().contains(node) && !row.is_confirmed(node))
@@ -243,7 +291,7 @@ impl Queue {
 
     /// A peer takes nothing at present: another one gets it, or the same one later.
     pub(super) fn on_not_stored(&mut self, node: Node, id: Id) {
-        self.close_store(node, id);
+        self.store_over(node, id);
         self.note_refused(node);
         if self.waiting.contains_key(&id) {
             self.replace(id);
@@ -281,7 +329,7 @@ impl Queue {
 
     /// Entrusts a tuple that is not accepted yet to others, in place of those that have not answered.
     fn replace(&mut self, id: Id) {
-        let (now, me) = (self.now.monotonic, self.me);
+        let me = self.me;
         let Some(row) = self.row(id).copied() else {
             return;
         };
@@ -290,7 +338,16 @@ impl Queue {
         }
         let owners = row.owners.as_slice().iter().copied();
         let keep: Nodes = owners.filter(|node| row.is_confirmed(*node)).collect();
-        let missing = row.owners.set().without(me).minus(keep);
+        let all = row.owners.set().without(me).minus(keep);
+        let have = self.waiting.get(&id).map_or(Nodes::NONE, |of| of.have);
+        // Those that hold it have only the list to write. If they do not, they are replaced the next time.
+        let missing = all.minus(have.both(self.members));
+        if missing.is_empty()
+            && let Some(waiting) = self.waiting.get_mut(&id)
+        {
+            waiting.have = Nodes::NONE;
+        }
+        let keep = row.owners.set().without(me).minus(missing);
         let others = self.choose(missing.len(), row.owners.set());
         let new: Nodes = others.iter().copied().collect();
         if !missing.minus(self.members).is_empty() {
@@ -303,17 +360,24 @@ impl Queue {
         } else {
             // Nobody else is there: one that has refused it may take it now.
             let open = self.stores.get(&id).copied().unwrap_or_default();
-            for node in missing.minus(open).iter() {
+            for node in all.minus(open).iter() {
                 self.say(node, id, Say::Store);
             }
         }
-        let late = now + self.late_after(new.union(keep)).max(1);
+        self.wait_anew(id, new.union(keep), !new.is_empty());
+    }
+
+    /// Owners of a tuple that is not accepted yet are waited for anew; whether some of them are new.
+    fn wait_anew(&mut self, id: Id, owners: Nodes, are_new: bool) {
+        let now = self.now.monotonic;
+        let late = now + self.late_after(owners).max(1);
         let Some(waiting) = self.waiting.get_mut(&id) else {
             return;
         };
         self.late.remove(&(waiting.late_at, id));
+        let late = late + waiting.attached_micros;
         waiting.late_at = late;
-        if !new.is_empty() {
+        if are_new {
             waiting.sent_at = now;
         }
         self.late.insert((late, id));
@@ -343,7 +407,9 @@ impl Queue {
             row.term += 1;
         }
         row.stored = 0;
-        row.holders = row.holders.union(owners.set());
+        if !broken("new-owners-are-no-holders") {
+            row.holders = row.holders.union(owners.set());
+        }
         self.act_and_store(id);
     }
 }

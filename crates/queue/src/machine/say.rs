@@ -11,7 +11,7 @@ use crate::{
     frame::{Delete, Deleted, Know, Knowledge, Record, Store},
     mutants::broken,
     table::{Flag, Row},
-    types::{Id, Node, Ownership, Version},
+    types::{Id, Node, Nodes, Ownership, Version},
 };
 
 /// A write that the disk has refused is tried again after so long.
@@ -113,7 +113,7 @@ impl Queue {
         if to != self.me && !self.is_linked(to) {
             return;
         }
-        let held = matches!(say, Say::Deleted(..)) && self.holding.contains_key(&id);
+        let held = matches!(say, Say::Deleted(..)) && self.is_held(id);
         if held && !self.is_busy(id) {
             self.busy.entry(id).or_default();
         }
@@ -122,6 +122,7 @@ impl Queue {
             Say::Deleted(..) => broken("deleted-before-the-disk"),
             Say::Store | Say::Act => broken("rewritten-list-sent-before-the-disk"),
             Say::Leave => broken("leave-before-the-disk"),
+            Say::Know(_) => broken("known-before-the-disk"),
             _ => false,
         };
         match self.busy.get_mut(&id).filter(|_| !early) {
@@ -145,10 +146,15 @@ impl Queue {
         };
         let (leftover, new) = (busy.leftover, busy.new.clone());
         let change = if let Some(row) = self.row(id) {
+            let in_doubt = row.has(Flag::DOUBT) && !broken("doubt-only-in-memory");
             let record = Record::Tuple {
                 ownership: self.ownership(row),
-                sent: row.sent,
-                life: if row.has(Flag::DOUBT) { 0 } else { self.life },
+                sent: if broken("sent-only-in-memory") {
+                    Nodes::NONE
+                } else {
+                    row.sent
+                },
+                life: if in_doubt { 0 } else { self.life },
             };
             let payload = new.as_ref().map(|(payload, _)| payload.clone());
             Some(Change::Tuple(record, payload))
@@ -221,7 +227,7 @@ impl Queue {
         {
             self.tombs.remove(&id);
         }
-        if self.holding.contains_key(&id)
+        if self.is_held(id)
             && let Some(busy) = self.busy.get_mut(&id)
             && busy
                 .say
@@ -238,6 +244,11 @@ impl Queue {
         for (to, say) in busy.say {
             self.say(to, id, say);
         }
+    }
+
+    /// The application works on it for another node.
+    fn is_held(&self, id: Id) -> bool {
+        self.holding.contains_key(&id) && !broken("deleted-while-delivering")
     }
 
     /// The application holds a tuple no longer.

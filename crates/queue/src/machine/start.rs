@@ -72,7 +72,9 @@ impl Queue {
     /// A peer had said that it would be away for so many microseconds ([`Output::Away`]), and has not come back. It counts anew.
     pub fn load_away(&mut self, node: Node, micros: u64) {
         let until = self.now.monotonic.saturating_add(micros);
-        if let Some(peer) = self.peers.get_mut(&node) {
+        if let Some(peer) = self.peers.get_mut(&node)
+            && !broken("away-forgotten-at-a-start")
+        {
             peer.away_until = Some(until);
         }
     }
@@ -104,7 +106,7 @@ impl Queue {
         });
         let missing: Nodes = missing.collect();
         let linked = missing.both(self.linked());
-        let in_time = self.now.monotonic < until;
+        let in_time = self.now.monotonic < until || broken("waits-for-all-for-ever");
         if missing.is_empty() || (!in_time && linked.is_empty()) {
             self.gate = Gate::Open;
             self.opened();
@@ -130,26 +132,36 @@ impl Queue {
             return;
         };
         let others = self.members.without(self.me);
-        if others.is_empty() {
+        if others.is_empty() && !broken("alone-in-doubt") {
             self.clear_doubt(id);
             self.take_over(id);
             return;
         }
+        let others = others.minus(self.former);
         let owners = row.owners.set().both(others);
         let silent = self.doubts.get(&id).copied().unwrap_or_default();
-        // Where there is no other owner, all members are asked.
+        // Where there is no other owner, all that may hold it are asked.
         let wanted = if owners.is_empty() {
             others.both(row.holders)
         } else {
             owners
         };
+        let wanted = if broken("doubt-judged-by-those-linked") {
+            wanted.both(self.linked())
+        } else {
+            wanted
+        };
         if !wanted.minus(silent).is_empty() || row.has(Flag::STALE) {
             return;
         }
-        if self.is_tracked(id) && !owners.is_empty() {
+        if (self.is_tracked(id) || broken("stale-dropped")) && !owners.is_empty() {
             self.counters.dropped += 1;
             self.drop_copy(id);
             self.doubts.remove(&id);
+        } else if self.is_tracked(id) {
+            // Nobody else ever had it: to act on it twice is better than to lose it, and what is tracked may be acted on twice.
+            self.clear_doubt(id);
+            self.take_over(id);
         } else {
             if let Some(row) = self.row_mut(id) {
                 row.set(Flag::STALE, true);
@@ -200,7 +212,7 @@ impl Queue {
             .map(|(id, _)| *id)
             .collect();
         for id in ids {
-            for node in gone.iter() {
+            for node in gone.iter().filter(|_| !broken("waits-for-removed-members")) {
                 self.confirm_removal(node, id);
             }
         }

@@ -41,6 +41,8 @@ struct Seen {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Waves {
     number: u64,
+    /// When it began.
+    began: u64,
     /// Answers to the present wave.
     answers: BTreeMap<Node, Least>,
     /// The least at this node since its own wave before.
@@ -58,6 +60,7 @@ impl Waves {
     pub(super) fn new(number: u64, now: u64) -> Waves {
         Waves {
             number,
+            began: now,
             answers: BTreeMap::new(),
             own: Some(Id::MIN),
             is_first: true,
@@ -95,6 +98,8 @@ impl Queue {
         let mut busy = self.busy.iter();
         let busy = busy.find(|(_, busy)| busy.tracked).map(|(id, _)| *id);
         let held = self.holding.keys().next().copied();
+        let held = held.filter(|_| !broken("least-without-deliveries"));
+        let busy = busy.filter(|_| !broken("least-without-writes"));
         let least = lower(lower(row, held), busy);
         if broken("least-without-tombstones") {
             least
@@ -173,11 +178,16 @@ impl Queue {
             return;
         }
         let now = self.least();
-        let own = lower(self.waves.own, now);
+        let own = if broken("wave-without-own") {
+            None
+        } else {
+            lower(self.waves.own, now)
+        };
         let answers = std::mem::take(&mut self.waves.answers);
         let others = answers.iter().filter(|(node, _)| others.contains(**node));
         let least = others.fold(own, |least, (_, answer)| lower(least, *answer));
         let wave = self.waves.number;
+        let began = std::mem::replace(&mut self.waves.began, self.now.monotonic);
         let counts = !self.waves.is_first && self.has_met_all();
         self.waves.number = wave.wrapping_add(1);
         self.waves.own = now;
@@ -186,7 +196,7 @@ impl Queue {
             self.send_wave(node);
         }
         if counts {
-            self.out.push_back(Output::Swept { wave, least });
+            self.out.push_back(Output::Swept { wave, began, least });
         }
     }
 }

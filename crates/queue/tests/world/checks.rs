@@ -58,6 +58,7 @@ impl World {
             tracked,
             not_before: 0,
             priority: 0,
+            attached: 0,
             payload: World::payload(id),
         };
         let tuples = vec![tuple];
@@ -65,34 +66,28 @@ impl World {
         id
     }
 
-    fn of_ticket(&mut self, at: usize, ticket: u64) -> Option<&mut Tuple> {
-        let mut tuples = self.tuples.values_mut();
-        tuples.find(|tuple| tuple.at == at && tuple.ticket == ticket)
+    fn of_ticket(&mut self, at: usize, ticket: u64) -> impl Iterator<Item = (&Id, &mut Tuple)> {
+        let tuples = self.tuples.iter_mut();
+        tuples.filter(move |(_, tuple)| tuple.at == at && tuple.ticket == ticket)
     }
 
     pub(super) fn accepted(&mut self, at: usize, ticket: u64) {
         self.say(|| format!("{at} accepts {ticket}"));
-        if let Some(tuple) = self.of_ticket(at, ticket) {
-            tuple.accepted = true;
-        }
-        // This node and f others hold it, durably.
+        // This node and f others hold each tuple, durably.
         let needed = self.config.copies.min(self.members.len() - 1) + 1;
-        let id = self
-            .tuples
-            .iter()
-            .find(|(_, tuple)| tuple.at == at && tuple.ticket == ticket);
-        let id = id.map(|(id, _)| *id);
-        if let Some(id) = id {
-            let holds = self
-                .sites
-                .iter()
-                .filter(|site| site.disk.payloads.contains_key(&id));
+        let lossless = self.losses == 0;
+        let mut accepted = Vec::new();
+        for (id, tuple) in self.of_ticket(at, ticket) {
+            tuple.accepted = true;
+            if lossless && tuple.forwarded == 0 {
+                accepted.push(*id);
+            }
+        }
+        for id in accepted {
+            let sites = self.sites.iter();
+            let holds = sites.filter(|site| site.disk.payloads.contains_key(&id));
             let holds = holds.count();
-            let forwarded = self
-                .tuples
-                .get(&id)
-                .is_some_and(|tuple| tuple.forwarded > 0);
-            if holds < needed && self.losses == 0 && !forwarded {
+            if holds < needed {
                 self.fail(format!("D1: {id:?} is accepted with {holds} copies"));
             }
         }
@@ -100,13 +95,12 @@ impl World {
 
     pub(super) fn refused(&mut self, at: usize, ticket: u64, why: Refusal) {
         self.say(|| format!("{at} refuses {ticket}: {why}"));
-        if let Some(tuple) = self.of_ticket(at, ticket) {
-            tuple.refused = true;
-        }
+        self.of_ticket(at, ticket)
+            .for_each(|(_, tuple)| tuple.refused = true);
     }
 
     /// Whether two nodes cannot hear each other.
-    fn apart(&self, one: usize, other: usize) -> bool {
+    pub fn apart(&self, one: usize, other: usize) -> bool {
         let pairs = [(one, other), (other, one)];
         let lost = |pair| self.cut.contains(pair) || self.broken.contains(pair);
         !self.is_linked(one, other) || pairs.iter().any(lost)

@@ -196,7 +196,7 @@ impl World {
         match output {
             Output::Write { id, change, .. } => self.sites[at].writes.push_back((id, change)),
             Output::Wake(_) => {}
-            Output::Close(peer) => {
+            Output::Close(peer, _) => {
                 self.say(|| format!("{at} closes its link with {peer}"));
                 let peer = usize::from(peer.number());
                 self.unlink(at, peer);
@@ -302,6 +302,7 @@ impl World {
             me: node(at),
             members: self.members,
             life: self.sites[at].disk.life.max(1),
+            former: Nodes::NONE,
             seed: self.starts * 31 + at as u64,
         };
         let mut queue = Queue::new(self.config, start, self.clock());

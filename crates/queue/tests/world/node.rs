@@ -62,7 +62,7 @@ impl World {
                 // The operator has it delivered: an older disk may double, and never loses.
                 self.input(at, Input::Stale(id, true));
             }
-            Output::Swept { wave, least } => self.swept(at, wave, least),
+            Output::Swept { wave, least, .. } => self.swept(at, wave, least),
             _ => {}
         }
     }
