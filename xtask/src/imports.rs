@@ -68,6 +68,7 @@ const RULES: &[Rule] = &[
             "whimbrel-directory",
             "whimbrel-mailbox",
             "whimbrel-mime",
+            "whimbrel-queue",
             "whimbrel-replication",
             "whimbrel-storage",
         ],

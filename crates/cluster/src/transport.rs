@@ -30,7 +30,7 @@ use whimbrel_replication::{
     Now,
     blobs::{FEATURE_CONFIRM, FEATURE_PUSH},
     link::{Agreed, Link, LinkError},
-    wire::{FEATURE_DELIVER, FEATURE_HOLDERS, Frame, Handshake, WIRE_MAX, WIRE_MIN},
+    wire::{FEATURE_HOLDERS, Frame, Handshake, WIRE_MAX, WIRE_MIN},
 };
 
 use crate::{
@@ -171,7 +171,7 @@ pub fn handshake(credentials: &Credentials, incarnation: Incarnation) -> Handsha
         incarnation,
         wire_min: WIRE_MIN,
         wire_max: WIRE_MAX,
-        features: FEATURE_LZ4 | FEATURE_PUSH | FEATURE_CONFIRM | FEATURE_DELIVER | FEATURE_HOLDERS,
+        features: FEATURE_LZ4 | FEATURE_PUSH | FEATURE_CONFIRM | FEATURE_HOLDERS,
     }
 }
 

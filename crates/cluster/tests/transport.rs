@@ -25,7 +25,7 @@ use whimbrel_replication::{
     Now,
     blobs::{FEATURE_CONFIRM, FEATURE_PUSH},
     link::Agreed,
-    wire::{BlobChunk, BlobName, FEATURE_DELIVER, FEATURE_HOLDERS, Frame, Handshake},
+    wire::{BlobChunk, BlobName, FEATURE_HOLDERS, Frame, Handshake},
 };
 
 /// Longer than anything here takes on the slowest machine: a test that waits so long has failed.
@@ -186,7 +186,7 @@ async fn frames_go_both_ways() {
         (agreed.name.as_str(), agreed.features),
         (
             "b",
-            FEATURE_LZ4 | FEATURE_PUSH | FEATURE_CONFIRM | FEATURE_DELIVER | FEATURE_HOLDERS
+            FEATURE_LZ4 | FEATURE_PUSH | FEATURE_CONFIRM | FEATURE_HOLDERS
         )
     );
     let (at_b, agreed, to_a, mut from_a) = b.up_with_frames().await;

@@ -35,7 +35,7 @@ impl std::fmt::Debug for Hash {
 
 /// What kind of state a partition holds, and which part of it.
 ///
-/// The kind is in the high byte: 0 accounts (bucket 0..=255), 1 the directory, 2 the queue; others are for later.
+/// The kind is in the high byte: 0 accounts (bucket 0..=255), 1 the directory, 2 and 3 the queue; others are for later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(transparent)]
 pub struct PartitionId(#[n(0)] pub u16);
@@ -43,8 +43,10 @@ pub struct PartitionId(#[n(0)] pub u16);
 impl PartitionId {
     /// The directory of the whole cluster.
     pub const DIRECTORY: Self = Self(0x0100);
-    /// The queue of the whole cluster.
-    pub const QUEUE: Self = Self(0x0200);
+    /// A node's part of the queue. It has no log.
+    pub const QUEUE: Self = Self(0x0300);
+    /// The queue of earlier versions, which all nodes had.
+    pub const FORMER_QUEUE: Self = Self(0x0200);
 
     /// The partition of the accounts in one bucket.
     pub const fn accounts(bucket: u8) -> Self {

@@ -598,6 +598,7 @@ fn close_text(reason: CloseReason) -> &'static str {
 /// What a sender is told when the service could not.
 fn refusal(failure: Failure) -> Refusal {
     match failure {
+        Failure::TooManyRecipients => Refusal::too_many_recipients(),
         Failure::Storage => Refusal::no_space(),
         Failure::TooFewNodes => Refusal::not_accepting(),
         Failure::Clock => Refusal::wrong_clock(),

@@ -81,6 +81,13 @@ impl Order {
         Self(bytes)
     }
 
+    /// The time of [`Order::at`], in milliseconds since the epoch.
+    #[must_use]
+    pub fn millis(self) -> u64 {
+        let bytes = self.0.iter();
+        bytes.fold(0, |millis, byte| millis << 8 | u64::from(*byte))
+    }
+
     /// Of what is the `number`-th of a group and came at no known time; `group` is any number that few others have.
     pub fn within(group: u16, number: u32) -> Self {
         let mut bytes = [0; Self::BYTES];

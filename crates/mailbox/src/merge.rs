@@ -10,7 +10,8 @@ use crate::keywords::FIRST_KEYWORD;
 use crate::record::{Bits, BoxRecord, Record};
 use crate::replica::Claimed;
 use crate::{
-    Collected, Dropped, Effects, EntryTag, Message, MessageId, Peers, Replica, RowKey, Tombstones,
+    Collected, Dropped, Effects, EntryTag, Message, MessageId, Order, Peers, Replica, RowKey,
+    Tombstones,
 };
 
 /// What a replica has applied. A delivery has no dot of its own that would say so: who has applied it and keeps no record has removed and collected
@@ -241,7 +242,7 @@ impl Replica {
     }
 
     /// Drops hidden records: those hidden without a break since a vector that `stable` covers, deliveries only when
-    /// their queue entry is `finished` at every owner (asked with that vector); of imports ([`EntryTag::IMPORT`]) `tombstones` are left, if so.
+    /// their queue entry is `finished` at every node (asked with its order and that vector); of imports ([`EntryTag::IMPORT`]) `tombstones` are left, if so.
     ///
     /// Safe because whoever could still name such a record had, when it did, not yet applied what hid it; `stable` says
     /// that all have applied that, and that all they did before is applied here. A mailbox goes when, besides, the records of all messages
@@ -251,7 +252,7 @@ impl Replica {
     pub fn collect(
         &mut self,
         stable: &VersionVector,
-        finished: &dyn Fn(EntryTag, &VersionVector) -> bool,
+        finished: &dyn Fn(Order, &VersionVector) -> bool,
         tombstones: Tombstones,
         messages_max: usize,
     ) -> Collected {
@@ -260,8 +261,10 @@ impl Replica {
             .hidden
             .iter()
             .filter(|(slot, since)| {
-                let entry = self.records[**slot].entry;
-                let is_finished = |entry| entry == EntryTag::IMPORT || finished(entry, since);
+                let Record { entry, id, .. } = &self.records[**slot];
+                // A delivery has the order of its entry.
+                let order = Order::of(&id.0);
+                let is_finished = |entry| entry == EntryTag::IMPORT || finished(order, since);
                 let finished =
                     entry.is_none_or(is_finished) || broken("collects-unfinished-deliveries");
                 finished && (stable.covers_all(since) || broken("collects-unstable"))

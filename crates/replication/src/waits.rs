@@ -4,11 +4,8 @@
 //! On [`Outcome::Enough`] the client is answered; on [`Outcome::Abort`] it gets its protocol's temporary error. An outcome is given once and is
 //! final: later acknowledgements change nothing.
 //!
-//! A batch of the queue is provisional: it is hidden until the outcome, and on an abort its origin logs the abort. A batch of an account is not
-//! provisional (`docs/decisions/0038`).
-//!
-//! After a crash nothing waits here any more. A provisional batch that is found then, at its origin or at another node, counts unless its origin's
-//! log has the abort: the client may have been answered, and the origin may be lost (`docs/decisions/0026`).
+//! A batch that waits is applied and visible as any other; what an abort takes back is the owner's matter (`docs/decisions/0038`). After a crash nothing
+//! waits here any more: what is found counts. The queue waits by itself (crate `queue`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -58,7 +55,7 @@ pub enum Refused {
 pub enum Outcome {
     /// Enough nodes have the batch that ends with this number: answer the client.
     Enough(u64),
-    /// Too few nodes confirmed the batch in time: log an abort.
+    /// Too few nodes confirmed the batch in time: tell the client.
     Abort(u64),
 }
 

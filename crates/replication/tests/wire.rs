@@ -471,6 +471,8 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 index: 1,
                 needed: 1,
                 nodes: [node(7), node(8)].into(),
+                asks: true,
+                delivery: Bytes::from_static(b"the entry"),
             }),
         ),
         (
@@ -480,6 +482,10 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 index: 1,
                 done: true,
             }),
+        ),
+        (
+            "queue",
+            Frame::Queue(Bytes::from_static(b"a frame of the queue")),
         ),
     ]
 }
@@ -502,9 +508,9 @@ fn read(bytes: &[u8]) -> Result<Vec<Frame>, WireError> {
 }
 
 #[test]
-fn version_1_keeps_its_meaning() {
+fn version_2_keeps_its_meaning() {
     for (name, frame) in examples() {
-        let path = format!("{}/fixtures/v1/{name}.bin", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/fixtures/v2/{name}.bin", env!("CARGO_MANIFEST_DIR"));
         if std::env::var_os("WHIMBREL_WRITE_FIXTURES").is_some() {
             std::fs::write(&path, encoded(&frame)).expect("the fixture is written");
         }
@@ -519,7 +525,7 @@ fn version_1_keeps_its_meaning() {
 /// When a newcomer got half of its sponsor's free slots: what was given stays given.
 #[test]
 fn a_roster_of_before_keeps_its_meaning() {
-    let path = format!("{}/fixtures/v1/roster.bin", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/fixtures/v2/roster.bin", env!("CARGO_MANIFEST_DIR"));
     let bytes = std::fs::read(path).expect("the fixture is there");
     let frames = read(&bytes).expect("a frame");
     let [Frame::Roster(before)] = frames.as_slice() else {
@@ -537,7 +543,7 @@ fn a_roster_of_before_keeps_its_meaning() {
 #[test]
 fn a_word_of_before_keeps_its_meaning() {
     let path = format!(
-        "{}/fixtures/v1/roster_word_greater.bin",
+        "{}/fixtures/v2/roster_word_greater.bin",
         env!("CARGO_MANIFEST_DIR")
     );
     let bytes = std::fs::read(path).expect("the fixture is there");
@@ -575,7 +581,12 @@ fn what_is_not_known_is_skipped() {
         if !short
             && !matches!(
                 frame,
-                Frame::Batches(_) | Frame::StateChunk(_) | Frame::BlobChunk(_) | Frame::BlobPush(_)
+                Frame::Batches(_)
+                    | Frame::StateChunk(_)
+                    | Frame::BlobChunk(_)
+                    | Frame::BlobPush(_)
+                    | Frame::Deliver(_)
+                    | Frame::Queue(_)
             )
         {
             // The array of fields gets one more, an array itself.

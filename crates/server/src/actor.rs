@@ -467,11 +467,11 @@ where
                 Output::Delivered(ticket) => board.tell_queue(Input::Delivered(ticket)),
                 Output::NotDelivered(ticket) => board.tell_queue(Input::NotDelivered(ticket)),
                 Output::NotHere(ticket) => board.tell_queue(Input::NotHere(ticket)),
-                Output::Unfinished(entry) => board.tell_all_owners(|| Input::Unfinished(entry)),
                 Output::Closing(entry) => board.tell_all_owners(|| Input::Closing(entry)),
-                Output::Finished(entry) => board.tell_all_owners(|| Input::Finished(entry)),
-                Output::CaughtUp(at) => board.tell_all_owners(|| Input::CaughtUp(at)),
-                Output::QueueRecovered => board.tell_all_owners(|| Input::QueueRecovered),
+                Output::Closed(entry) => board.tell_queue(Input::Closed(entry)),
+                Output::Swept { began, least } => {
+                    board.tell_all_owners(|| Input::Swept { began, least });
+                }
                 Output::Purge(account) => board.tell_owner(account, Input::Purge(account)),
                 Output::Peer(output) => self.for_peers(output)?,
                 Output::Log(note) => {

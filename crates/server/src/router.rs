@@ -15,7 +15,7 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::{AccountId, BlobName};
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
-    api::{Call, Failure, Reply, SessionId},
+    api::{Call, Failure, QueueCall, Reply, SessionId},
     figures::Figures,
     machine::{Input, Route, route},
     owner::keys::partition_of,
@@ -200,6 +200,17 @@ impl Router {
         sent.map_err(|_| Stopped)
     }
 
+    /// Sends a question of the administrator to the queue.
+    pub async fn queue(&self, call: QueueCall) -> Result<Reply, Stopped> {
+        let receiver = self.call(Call::Queue(call)).await?;
+        receiver.await.map_err(|_| Stopped)
+    }
+
+    /// Tells the queue that the node stops and means to be back after so many microseconds.
+    pub(crate) fn leave_queue(&self, micros: u64) {
+        self.tell_queue(Input::Leaving(micros));
+    }
+
     /// Sends a question of the administrator to the directory.
     pub async fn admin(&self, call: AdminCall) -> Result<AdminReply, Stopped> {
         let (reply, receiver) = oneshot::channel();
@@ -320,13 +331,6 @@ impl Router {
         [&self.directory, &self.queue]
             .into_iter()
             .chain(&self.owners)
-    }
-
-    /// A peer has a blob on disk, which the queue may wait for. In the order of the peer's frames.
-    pub(crate) async fn body_at_peer(&self, peer: Incarnation, frame: Frame) {
-        let told = FromPeer::Told(PeerInput::Frame(peer, frame), None);
-        // As above.
-        let _ = self.queue.peers.send(told).await;
     }
 
     /// A blob was here at this time of the monotonic clock, or later: reports that to all machines that may wait for it.

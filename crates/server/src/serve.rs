@@ -44,6 +44,12 @@ use crate::{
 
 /// How often a stop looks whether the sessions have gone.
 const STOP_PAUSE: Duration = Duration::from_millis(5);
+
+/// For the queue to say goodbye to the other nodes,
+const GOODBYE_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// and for that to leave.
+const GOODBYE_PAUSE: Duration = Duration::from_millis(50);
 /// How long a request to read certificates again waits.
 const RELOAD_WAIT_MAX: Duration = Duration::from_secs(10);
 
@@ -318,6 +324,8 @@ pub struct Server {
     reloaded: Arc<Notify>,
     service: Service<Embedded>,
     shutdown_wait: Duration,
+    /// For so long the other nodes wait for it.
+    absence_micros: u64,
     cluster: Option<Running<Embedded>>,
     /// Loops that accept or watch; dropped first.
     loops: JoinSet<()>,
@@ -397,6 +405,7 @@ impl Server {
             reloaded: Arc::default(),
             service,
             shutdown_wait: config.server.shutdown_wait,
+            absence_micros: crate::service::duration_micros(config.queue.planned_absence),
             cluster,
             loops: JoinSet::new(),
             figures,
@@ -537,6 +546,9 @@ impl Server {
         let left = self.service.registry.len();
         // After the sessions: their last writes wait for other nodes, too.
         if let Some(cluster) = self.cluster.take() {
+            self.service.board.leave_queue(self.absence_micros);
+            self.service.settle(GOODBYE_WAIT_MAX).await;
+            tokio::time::sleep(GOODBYE_PAUSE).await;
             cluster.stop().await;
         }
         // Work of the sessions is finished even if they took all the time themselves.

@@ -112,19 +112,21 @@ impl<S: Store> Service<S> {
             .with_probes(&probe_limits(config));
         tell_clock(&mut machine, clock, told);
         actors.spawn(Actor::new("directory", machine, directory, Arc::clone(&shared)).run());
+        let min_round_trip = config.queue.min_round_trip;
         let queue_config = queue::Config {
             origin,
-            peers: peers.keys().copied().collect(),
+            slot: identity.slot,
+            peers: peers.clone(),
             holders: holders.clone(),
-            in_cluster,
+            owners,
             other_nodes: config.queue.other_nodes,
             takeover_after_seconds: config.queue.takeover_after.as_secs(),
+            repair_after_seconds: config.queue.repair_after.as_secs(),
+            min_round_trip_micros: (!min_round_trip.is_zero())
+                .then(|| duration_micros(min_round_trip)),
             limits: queue_limits(config),
-            waits: queue::waits::Config {
-                timeout_micros: duration_micros(config.queue.confirm_timeout),
-                ..queue::waits::Config::default()
-            },
-            shipping,
+            confirm_micros: duration_micros(config.queue.confirm_timeout),
+            seed: u64::from_le_bytes(random()),
         };
         let mut machine = QueueOwner::new(queue_config);
         tell_clock(&mut machine, clock, told);
@@ -149,9 +151,9 @@ impl<S: Store> Service<S> {
                 total_bytes_max: config.cluster.replication_buffer_bytes_max.0 / owners as u64,
                 ..peers::budget::Config::default()
             },
-            waits: queue::waits::Config {
+            waits: owner::waits::Config {
                 timeout_micros: duration_micros(config.cluster.write_timeout),
-                ..queue::waits::Config::default()
+                ..owner::waits::Config::default()
             },
             ..owner::Config::default()
         };
@@ -241,7 +243,7 @@ fn probe_limits(config: &Config) -> directory::ProbeLimits {
     }
 }
 
-fn duration_micros(duration: Duration) -> u64 {
+pub(crate) fn duration_micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 

@@ -151,6 +151,32 @@ fn talk(stream: &mut TcpStream, lines: &str, last: &str) -> String {
     String::from_utf8(heard).unwrap()
 }
 
+/// The queue is shown by a running server only: to open the store would deliver.
+#[test]
+fn the_queue_is_shown_while_the_server_runs() {
+    let world = World::new();
+    let added = world.run(&["account", "add", "anne@example.org"], "");
+    assert!(added.status.success(), "{added:?}");
+    let unknown = "0123456789abcdef0123456789abcdef";
+    let list = ["queue", "list", "--json"];
+    let show = ["queue", "show", unknown];
+    let check = |arguments: &[&str], code: i32, expected: &str| {
+        let output = world.run(arguments, "");
+        let text = [&output.stdout[..], &output.stderr].concat();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert!(text.contains(expected), "{text}");
+    };
+    check(&list, 1, "no server runs here: start it");
+    check(&show, 1, "no server runs here: start it");
+    let server = world.serve("");
+    check(&list, 0, "\"complete\": true");
+    check(&["queue", "list", "--older-than", "1h"], 0, "no entries");
+    check(&show, 1, "this node has no queue entry 0123");
+    check(&["queue", "show", "1"], 2, "32 hexadecimal digits");
+    assert_eq!(server.stop().0, Some(0));
+}
+
 #[test]
 fn the_log_holds_events_and_no_secrets() {
     let world = World::new();

@@ -7,6 +7,7 @@
 //! Whatever a reply tells is already on disk: owners hold replies until the sync that covers all they saw.
 
 mod mailboxes;
+mod queue;
 
 use std::net::IpAddr;
 
@@ -17,7 +18,10 @@ pub use whimbrel_mailbox::{
 };
 use zeroize::Zeroizing;
 
-pub use self::mailboxes::{Changes, Mailbox, Quota, Row, Selected, Since, Status, Usage};
+pub use self::{
+    mailboxes::{Changes, Mailbox, Quota, Row, Selected, Since, Status, Usage},
+    queue::{QueueCall, QueueEntry, QueuePage, QueueState},
+};
 
 /// Names one client session for as long as its connection lasts. Given by the driver, never used twice in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,8 +116,11 @@ pub enum Call {
     /// fails; the others are read ahead, and of what cannot be read there is nothing. Answered by [`Reply::Blobs`]. For many short messages,
     /// which cost more to ask for than to read. At most [`BLOB_READS_PER_CALL_MAX`] ranges and [`BLOB_READS_BYTES_MAX`].
     BlobReadMany(Vec<BlobRange>),
-    /// Accepts a message for delivery. Answered by [`Reply::Done`] when the queue entry is on disk.
+    /// Accepts a message for delivery. Answered by [`Reply::Done`] when the queue entry and its body are on the disks of as many nodes as have to have
+    /// them.
     Accept(Entry),
+    /// The administrator looks at the queue. Answered by [`Reply::Queue`].
+    Queue(QueueCall),
     /// Asks for a turn at work that holds much memory or a core for long (SORT, THREAD): so many sessions have one at a time, the others
     /// wait. Answered by [`Reply::Done`] when it has come.
     TurnBegin,
@@ -640,6 +647,8 @@ pub enum Reply {
     Contents(Vec<Option<Bytes>>),
     /// To [`Call::BlobCreate`].
     Upload(UploadId),
+    /// Entries of the queue.
+    Queue(QueuePage),
     /// To [`Call::BlobFinish`].
     Blob(BlobName),
     /// To [`Call::BlobRead`].
@@ -684,6 +693,9 @@ pub enum Failure {
     /// The account would hold more than it may (RFC 9208).
     #[error("{0}")]
     OverQuota(&'static str),
+    /// A message has more recipients than an entry of the queue has room for.
+    #[error("too many recipients for one message")]
+    TooManyRecipients,
     /// Full disk, or the queue is full: temporary.
     #[error("insufficient storage, try again later")]
     Storage,

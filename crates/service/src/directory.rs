@@ -861,12 +861,11 @@ impl Machine for DirectoryOwner {
             | Input::Delivered(_)
             | Input::NotDelivered(_)
             | Input::NotHere(_)
-            | Input::Unfinished(_)
+            | Input::Closed(_)
             | Input::Built(..)
             | Input::Closing(_)
-            | Input::Finished(_)
-            | Input::QueueRecovered
-            | Input::CaughtUp(_)
+            | Input::Swept { .. }
+            | Input::Leaving(_)
             | Input::Hangup(_)
             | Input::Purge(_) => {}
             Input::Peer(input) => self.peer(now, input),
@@ -904,7 +903,6 @@ impl Machine for DirectoryOwner {
             },
             complete_at: BTreeSet::new(),
             left: None,
-            keeps: BTreeSet::new(),
         }]
     }
 

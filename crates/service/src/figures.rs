@@ -55,6 +55,16 @@ pub struct Figures {
     pub queue_bytes: u64,
     /// Seconds since the oldest of them was accepted.
     pub queue_oldest_seconds: u64,
+    /// Entries that are done, while some node has not said that its copy is gone.
+    pub queue_tombstones: u64,
+    /// Entries of nodes that were away, which this one has taken over since the start.
+    pub queue_adopted: u64,
+    /// Entries that were given to other nodes since the start, as some that had them were away.
+    pub queue_repaired: u64,
+    /// Entries that were given to other nodes before they were accepted since the start, as chosen ones were late.
+    pub queue_replaced: u64,
+    /// Entries that another node has delivered, too, since the start.
+    pub queue_both_acted: u64,
     /// Deliveries that other nodes made for this one, since the start.
     pub deliveries_forwarded: u64,
     /// Accounts in the directory.
@@ -96,6 +106,11 @@ impl Figures {
             queue_entries: self.queue_entries + other.queue_entries,
             queue_bytes: self.queue_bytes + other.queue_bytes,
             queue_oldest_seconds: self.queue_oldest_seconds + other.queue_oldest_seconds,
+            queue_tombstones: self.queue_tombstones + other.queue_tombstones,
+            queue_adopted: self.queue_adopted + other.queue_adopted,
+            queue_repaired: self.queue_repaired + other.queue_repaired,
+            queue_replaced: self.queue_replaced + other.queue_replaced,
+            queue_both_acted: self.queue_both_acted + other.queue_both_acted,
             deliveries_forwarded: self.deliveries_forwarded + other.deliveries_forwarded,
             directory_accounts: self.directory_accounts + other.directory_accounts,
             directory_domains: self.directory_domains + other.directory_domains,

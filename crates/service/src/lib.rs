@@ -12,7 +12,7 @@
 //!
 //! Reading order: `api`, `machine`, `log`, `gate`, `turns`, `rests`; `peers/mod`, `peers/shipping` (batches of others), `stamps`. Owner:
 //! `owner/mod` (its machines and layers), `mail`, `partition`, `accounts`, `calls`, `writing`, `replication`, `remote_batches`. Directory:
-//! `directory`, `auth`, `directory/decoys`, `scram`. Queue: `queue`, `queue/accepting`, `remote_batches`, `holders`, `forwarding`, `takeover`.
+//! `directory`, `auth`, `directory/decoys`, `scram`. Queue: `queue`, `queue/rows`, `accepting`, `deliveries`, `arriving`, `forwarding`.
 //! Among other nodes: `cluster`. Offline: `verify`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

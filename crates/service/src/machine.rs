@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
 use whimbrel_directory::OwnQuota;
-use whimbrel_mailbox::{AccountId, EntryId, LoadError, Replica, RowKey};
+use whimbrel_mailbox::{AccountId, EntryId, LoadError, Order, Replica, RowKey};
 use whimbrel_storage::{Commit, StoreError};
 use zeroize::Zeroizing;
 
@@ -119,16 +119,19 @@ pub enum Input {
     NotDelivered(Ticket),
     /// A delivery is not made, since this node does not have the account's partition, or not as a whole: another node is to make it (queue only).
     NotHere(Ticket),
-    /// The entry is in the queue's store, so deliveries of it may come (partition owners only): [`Input::Finished`] ends that.
-    Unfinished(EntryId),
-    /// The entry is about to go from the queue's store, and lets go of its body: deliveries of it that still wait are not made (partition owners only).
+    /// No delivery of the entry that came before is to be made any more, if it still waits (partition owners only); answer [`Output::Closed`].
     Closing(EntryId),
-    /// The entry is gone from the queue's store, so no delivery of it can come again (partition owners only).
-    Finished(EntryId),
-    /// Everything that was in the queue at the start has been handed out again (partition owners only): what is finished is now known.
-    QueueRecovered,
-    /// All entries that any node of the cluster knew at this time of the monotonic clock have been told, or are finished (partition owners only).
-    CaughtUp(u64),
+    /// An owner has answered [`Output::Closing`] (queue only).
+    Closed(EntryId),
+    /// At this time of the monotonic clock no node had an entry that came before `least` (partition owners only).
+    Swept {
+        /// When.
+        began: u64,
+        /// `None`: no node had any entry.
+        least: Option<Order>,
+    },
+    /// The node is about to stop, and means to be back in so many microseconds (queue only).
+    Leaving(u64),
     /// A partition owner meets an account of which it has nothing (directory only); answer [`Output::AccountOrigin`].
     AskBirth(AccountId),
     /// The answer to [`Output::AskBirth`] (partition owners only).
@@ -181,13 +184,15 @@ pub struct MinUidValidity {
     pub next: u32,
 }
 
-/// Which other nodes must have a delivery before its entry is finished: else it would be nowhere when this node is lost.
+/// Which other nodes must have a delivery before its entry is done: else it would be nowhere when this node is lost.
 #[derive(Clone, Debug, Default)]
 pub struct RequiredCopies {
     /// How many.
     pub needed: usize,
-    /// Of these: they have the body, until the entry is finished.
+    /// Of these: they have the body, until the entry is done.
     pub nodes: BTreeSet<Incarnation>,
+    /// These are too few: others are asked whether they have the body, and count when they say so.
+    pub asks: bool,
 }
 
 /// What a machine wants.
@@ -256,16 +261,17 @@ pub enum Output {
     NotDelivered(Ticket),
     /// Route to the queue as [`Input::NotHere`].
     NotHere(Ticket),
-    /// Route to every partition owner as [`Input::Unfinished`].
-    Unfinished(EntryId),
     /// Route to every partition owner as [`Input::Closing`].
     Closing(EntryId),
-    /// Route to every partition owner as [`Input::Finished`].
-    Finished(EntryId),
-    /// Route to every partition owner as [`Input::QueueRecovered`].
-    QueueRecovered,
-    /// Route to every partition owner as [`Input::CaughtUp`].
-    CaughtUp(u64),
+    /// Route to the queue as [`Input::Closed`].
+    Closed(EntryId),
+    /// Route to every partition owner as [`Input::Swept`].
+    Swept {
+        /// When.
+        began: u64,
+        /// See there.
+        least: Option<Order>,
+    },
     /// Route to the owner of the account as [`Input::Purge`].
     Purge(AccountId),
     /// For other nodes (only of machines that have peers).
@@ -350,7 +356,7 @@ pub fn route(call: &Call) -> Route {
         | Call::ScramFinish(_)
         | Call::MaySend { .. }
         | Call::Resolve { .. } => Route::Directory,
-        Call::Accept(_) => Route::Queue,
+        Call::Accept(_) | Call::Queue(_) => Route::Queue,
         Call::Mailbox { account, .. } => Route::Owner(*account),
         Call::Contents { .. }
         | Call::BlobCreate(_)

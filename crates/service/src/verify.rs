@@ -16,11 +16,10 @@ use whimbrel_mailbox::{
 };
 use whimbrel_storage::{LogEntry, LogPosition, Origin};
 
-pub use self::queue::Queue;
+pub use self::queue::queue;
 use crate::{
     log::{OWN_ROWS_END, POSITION_KEY, Position},
     owner::{self, keys},
-    queue::read,
 };
 
 /// Something that is not as it should be.
@@ -75,9 +74,6 @@ pub fn batch(partition: PartitionId, entry: &LogEntry) -> Result<Batch, String> 
         && batch.previous.0 == entry.previous.0;
     if !same {
         return Err("the batch is not what its entry says".into());
-    }
-    if partition == PartitionId::QUEUE {
-        return read(&batch).map(|_| batch);
     }
     for section in &batch.sections {
         let ops = if partition == PartitionId::DIRECTORY {

@@ -4,9 +4,7 @@
 
 mod auth;
 mod directory;
-mod forwarding;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod owner;
 mod queue;
-mod queue_verify;

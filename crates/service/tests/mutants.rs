@@ -9,13 +9,20 @@ use std::panic::catch_unwind;
 
 use whimbrel_crdt::mutants::broken;
 
-use crate::owner::{confirm, cut, failover, leaving, snapshots, unannounced};
+use crate::{
+    owner::{confirm, cut, failover, leaving, snapshots, unannounced},
+    queue,
+};
 
 /// Names of switches in `service`, and the test that must fail.
 const MUTANTS: &[(&str, fn())] = &[
     (
         "answers-without-all",
         leaving::who_lacks_something_does_not_answer,
+    ),
+    (
+        "deliveries-are-not-held",
+        queue::nothing_is_forgotten_while_a_delivery_waits,
     ),
     (
         "hidden-is-reported",

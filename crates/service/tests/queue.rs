@@ -1,28 +1,32 @@
-//! The queue's owner by itself: limits, recovery, repetition, failed commits.
+//! The queue's owner: by itself, and among other nodes, with stores, bodies and streams that a test holds back or loses.
+//!
+//! size: a world of its own and the scenarios in it.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use bytes::Bytes;
-use whimbrel_crdt::{Hash, Incarnation, PartitionId};
+use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_mailbox::Order;
 use whimbrel_service::{
-    api::{AccountId, BlobName, Call, Date, Delivery, Entry, EntryId, Failure, MailboxName, Reply},
+    api::{
+        AccountId, BlobName, Call, Date, Delivery, Entry, EntryId, Failure, MailboxName, QueueCall,
+        QueueState, Reply,
+    },
     figures::Figures,
-    machine::{Input, Machine, Note, Now, Output, RequestId, Ticket},
-    peers::{LogEnd, PeerInput, PeerOutput},
+    machine::{Input, Machine, Note, Now, Output, RequestId, RequiredCopies, Ticket},
+    peers::{Frame, PeerInput, PeerOutput, Stream},
     queue::{Config, Limits, QueueOwner, entry_id},
+    verify,
 };
 use whimbrel_storage::{Commit, Mutation, StoreError};
 
-/// A driver that carries out nothing by itself.
-struct Bench {
-    queue: QueueOwner,
-    seconds: u64,
-    requests: u64,
-    rows: BTreeMap<Vec<u8>, Bytes>,
-    /// Who holds which blob.
-    held: BTreeMap<Vec<u8>, [u8; 16]>,
-    commits: Vec<(Ticket, Commit)>,
-    deliveries: Vec<(Ticket, u8, usize)>,
+const SECOND: u64 = 1_000_000;
+
+fn incarnation(node: usize) -> Incarnation {
+    Incarnation::from_hash(node as u64 + 1)
 }
 
 fn entry(number: u8, recipients: u8) -> Entry {
@@ -49,417 +53,601 @@ fn entry(number: u8, recipients: u8) -> Entry {
     }
 }
 
-impl Bench {
-    fn new(limits: Limits) -> Bench {
-        Bench::over(BTreeMap::new(), limits)
+/// A delivery that an owner of accounts was asked for.
+struct Asked {
+    ticket: Ticket,
+    entry: Arc<Entry>,
+    index: usize,
+    others: RequiredCopies,
+}
+
+/// A node without owners of accounts.
+struct Site {
+    queue: QueueOwner,
+    rows: BTreeMap<Vec<u8>, Bytes>,
+    /// Who holds which body.
+    held: BTreeMap<Vec<u8>, BlobName>,
+    bodies: BTreeSet<BlobName>,
+    commits: VecDeque<(Ticket, Commit)>,
+    /// How many were made durable.
+    durable: usize,
+    asked: Vec<Asked>,
+    /// Owners that are asked whether a delivery is under way, and have not answered.
+    closing: Vec<EntryId>,
+    awake: BTreeSet<usize>,
+    words: Vec<String>,
+    sweeps: Vec<Option<Order>>,
+    replies: Vec<(RequestId, Reply)>,
+}
+
+/// Nodes with two owners each.
+struct World {
+    sites: Vec<Site>,
+    config: Config,
+    now: u64,
+    requests: u64,
+    /// Both are linked, if the first is below the second.
+    links: BTreeSet<(usize, usize)>,
+    /// Commits wait for [`World::commit`].
+    holds_commits: BTreeSet<usize>,
+    /// Bodies do not travel.
+    holds_bodies: bool,
+    /// Owners do not say that no delivery is under way.
+    holds_closing: bool,
+}
+
+impl World {
+    fn new(count: usize) -> World {
+        World::with(count, |_| {})
     }
 
-    /// One that finds these rows, in pages of two.
-    fn over(rows: BTreeMap<Vec<u8>, Bytes>, limits: Limits) -> Bench {
-        let mut bench = Bench {
-            queue: QueueOwner::new(Config::alone(Incarnation::from_hash(1), limits)),
-            seconds: 100,
+    fn with(count: usize, change: impl Fn(&mut Config)) -> World {
+        let mut config = Config {
+            owners: 2,
+            ..Config::alone(incarnation(0), 0, Limits::default())
+        };
+        change(&mut config);
+        let mut world = World {
+            sites: Vec::new(),
+            config,
+            now: 100 * SECOND,
             requests: 0,
-            rows: rows.clone(),
+            links: BTreeSet::new(),
+            holds_commits: BTreeSet::new(),
+            holds_bodies: false,
+            holds_closing: false,
+        };
+        for node in 0..count {
+            let config = world.config_of(node, count);
+            world.sites.push(Site::new(config, BTreeMap::new()));
+        }
+        world.settle();
+        for one in 0..count {
+            for other in one + 1..count {
+                world.link(one, other);
+            }
+        }
+        world.settle();
+        world
+    }
+
+    fn config_of(&self, node: usize, count: usize) -> Config {
+        let peers = (0..count).filter(|peer| *peer != node);
+        Config {
+            origin: incarnation(node),
+            slot: node as u8,
+            peers: peers.map(|peer| (incarnation(peer), peer as u8)).collect(),
+            ..self.config.clone()
+        }
+    }
+
+    fn times(&self) -> Now {
+        Now {
+            wall_micros: 1_700_000_000 * SECOND + self.now,
+            mono_micros: self.now,
+        }
+    }
+
+    fn input(&mut self, node: usize, input: Input) {
+        let now = self.times();
+        self.sites[node].queue.handle(now, input);
+        self.settle();
+    }
+
+    fn link(&mut self, one: usize, other: usize) {
+        self.links.insert((one, other));
+        for (at, peer) in [(one, other), (other, one)] {
+            let now = self.times();
+            let linked = PeerInput::Linked(incarnation(peer), 0);
+            self.sites[at].queue.handle(now, Input::Peer(linked));
+        }
+        self.settle();
+    }
+
+    fn unlink(&mut self, one: usize, other: usize) {
+        let pair = (one.min(other), one.max(other));
+        if self.links.remove(&pair) {
+            for (at, peer) in [(one, other), (other, one)] {
+                self.sites[at].awake.remove(&peer);
+                let now = self.times();
+                let gone = PeerInput::Unlinked(incarnation(peer));
+                self.sites[at].queue.handle(now, Input::Peer(gone));
+            }
+            self.settle();
+        }
+    }
+
+    fn isolate(&mut self, node: usize) {
+        for peer in 0..self.sites.len() {
+            self.unlink(node, peer);
+        }
+    }
+
+    fn is_linked(&self, one: usize, other: usize) -> bool {
+        self.links.contains(&(one.min(other), one.max(other)))
+    }
+
+    /// All that can be done is done.
+    fn settle(&mut self) {
+        loop {
+            let mut idle = true;
+            for node in 0..self.sites.len() {
+                while let Some(output) = self.sites[node].queue.poll() {
+                    idle = false;
+                    self.carry_out(node, output);
+                }
+                if !self.holds_commits.contains(&node) && !self.sites[node].commits.is_empty() {
+                    idle = false;
+                    self.commit_one(node, true);
+                }
+                while !self.holds_closing
+                    && let Some(id) = self.sites[node].closing.pop()
+                {
+                    idle = false;
+                    let now = self.times();
+                    self.sites[node].queue.handle(now, Input::Closed(id));
+                }
+                if let Some(peer) = self.sites[node].awake.pop_first() {
+                    idle = false;
+                    let ready =
+                        PeerInput::Ready(PartitionId::QUEUE, Stream::open(incarnation(peer)));
+                    let now = self.times();
+                    self.sites[node].queue.handle(now, Input::Peer(ready));
+                }
+            }
+            if idle {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, node: usize, output: Output) {
+        let now = self.times();
+        let count = self.sites.len();
+        let index_of = |peer: Incarnation| (0..count).find(|at| incarnation(*at) == peer).unwrap();
+        let site = &mut self.sites[node];
+        match output {
+            Output::Commit(ticket, commit) => site.commits.push_back((ticket, commit)),
+            Output::Load {
+                ticket,
+                partition,
+                from,
+                to,
+            } => site.load(now, ticket, partition, &from, &to),
+            Output::Deliver {
+                ticket,
+                entry,
+                index,
+                others,
+            } => site.asked.push(Asked {
+                ticket,
+                entry,
+                index,
+                others,
+            }),
+            Output::Reply(request, reply) => site.replies.push((request, reply)),
+            Output::Closing(id) => site.closing.extend([id, id]),
+            Output::Swept { least, .. } => site.sweeps.push(least),
+            Output::Log(Note::DeliveryTook(_)) => {}
+            Output::Log(note) => site.words.push(format!("{note:?}")),
+            Output::Fatal(cause) => site.words.push(cause),
+            Output::Peer(PeerOutput::Wake(_, peer)) => {
+                let peer = index_of(peer);
+                if self.is_linked(node, peer) {
+                    self.sites[node].awake.insert(peer);
+                }
+            }
+            Output::Peer(PeerOutput::Send(peer, frame)) => {
+                let peer = index_of(peer);
+                if self.is_linked(node, peer) {
+                    self.sites[node].awake.insert(peer);
+                    let frame = PeerInput::Frame(incarnation(node), round(frame));
+                    self.sites[peer].queue.handle(now, Input::Peer(frame));
+                }
+            }
+            Output::Peer(PeerOutput::Push(peer, bodies)) => {
+                let peer = index_of(peer);
+                for body in bodies {
+                    self.bring(node, peer, body);
+                }
+            }
+            Output::Peer(PeerOutput::Coming(body) | PeerOutput::Request(body)) => {
+                if site.bodies.contains(&body) {
+                    let here = PeerInput::Body(body, now.mono_micros);
+                    site.queue.handle(now, Input::Peer(here));
+                } else {
+                    for peer in 0..count {
+                        self.bring(peer, node, body);
+                    }
+                }
+            }
+            Output::Peer(PeerOutput::Unlink(peer)) => self.unlink(node, index_of(peer)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A body goes from one node to another.
+    fn bring(&mut self, from: usize, to: usize, body: BlobName) {
+        let may = self.is_linked(from, to) && !self.holds_bodies;
+        if may && self.sites[from].bodies.contains(&body) {
+            self.sites[to].bodies.insert(body);
+            let here = PeerInput::Body(body, self.now);
+            let now = self.times();
+            self.sites[to].queue.handle(now, Input::Peer(here));
+        }
+    }
+
+    /// The oldest commit is made durable, or refused.
+    fn commit_one(&mut self, node: usize, done: bool) {
+        let now = self.times();
+        let site = &mut self.sites[node];
+        let (ticket, commit) = site.commits.pop_front().expect("a commit");
+        let input = match done && site.keep(commit) {
+            true => Input::Committed(ticket),
+            false => Input::CommitFailed(ticket),
+        };
+        site.queue.handle(now, input);
+    }
+
+    fn commit(&mut self, node: usize) {
+        self.commit_one(node, true);
+        self.settle();
+    }
+
+    fn refuse(&mut self, node: usize) {
+        self.commit_one(node, false);
+        self.settle();
+    }
+
+    /// Time passes.
+    fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds * 2 {
+            self.now += SECOND / 2;
+            for node in 0..self.sites.len() {
+                if self.sites[node]
+                    .queue
+                    .deadline()
+                    .is_some_and(|at| at <= self.now)
+                {
+                    self.input(node, Input::Time);
+                }
+            }
+        }
+    }
+
+    /// A client gives a message to a node.
+    fn accept(&mut self, node: usize, entry: &Entry) -> RequestId {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        self.sites[node].bodies.insert(entry.blob);
+        self.input(node, Input::Call(request, Call::Accept(entry.clone())));
+        request
+    }
+
+    fn reply(&mut self, node: usize, request: RequestId) -> Option<Result<(), Failure>> {
+        let replies = &mut self.sites[node].replies;
+        let at = replies.iter().position(|(of, _)| *of == request)?;
+        Some(match replies.remove(at).1 {
+            Reply::Done => Ok(()),
+            Reply::Failed(failure) => Err(failure),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    /// All that owners were asked for is made. Which deliveries: what was handed out again counts once.
+    fn deliver_all(&mut self, node: usize) -> Vec<(u8, usize)> {
+        let asked = std::mem::take(&mut self.sites[node].asked);
+        let made = asked.iter().map(|of| (of.entry.id.0[0], of.index));
+        let made: BTreeSet<_> = made.collect();
+        for of in asked {
+            self.input(node, Input::Delivered(of.ticket));
+        }
+        made.into_iter().collect()
+    }
+
+    /// The node stops at once, and starts on what was durable.
+    fn restart(&mut self, node: usize, change: impl Fn(&mut Config)) {
+        self.isolate(node);
+        let mut config = self.config_of(node, self.sites.len());
+        change(&mut config);
+        let before = &self.sites[node];
+        let (rows, held, bodies) = (
+            before.rows.clone(),
+            before.held.clone(),
+            before.bodies.clone(),
+        );
+        self.sites[node] = Site {
+            held,
+            bodies,
+            ..Site::new(config, rows)
+        };
+        self.settle();
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.sites
+            .iter()
+            .all(|site| site.queue.is_quiet() && site.entries() == 0)
+    }
+}
+
+/// Over the wire and back.
+fn round(frame: Frame) -> Frame {
+    let mut bytes = Vec::new();
+    frame.encode(&mut bytes);
+    let mut decoder = whimbrel_replication::wire::Decoder::default();
+    decoder.push(&bytes);
+    decoder.frame().unwrap().unwrap()
+}
+
+impl Site {
+    fn new(config: Config, rows: BTreeMap<Vec<u8>, Bytes>) -> Site {
+        Site {
+            queue: QueueOwner::new(config),
+            rows,
             held: BTreeMap::new(),
-            commits: Vec::new(),
-            deliveries: Vec::new(),
-        };
-        let Some(Output::Load {
-            ticket, from, to, ..
-        }) = bench.queue.poll()
-        else {
-            panic!("it reads what is there first");
-        };
-        assert!(bench.queue.poll().is_none());
-        // Whoever asks meanwhile waits.
-        assert_eq!(bench.accept(&entry(200, 1)), "");
+            bodies: BTreeSet::new(),
+            commits: VecDeque::new(),
+            durable: 0,
+            asked: Vec::new(),
+            closing: Vec::new(),
+            awake: BTreeSet::new(),
+            words: Vec::new(),
+            sweeps: Vec::new(),
+            replies: Vec::new(),
+        }
+    }
+
+    /// Pages of two rows.
+    fn load(&mut self, now: Now, ticket: Ticket, partition: PartitionId, from: &[u8], to: &[u8]) {
+        let rows = self.rows.range(from.to_vec()..to.to_vec());
+        let rows = rows.filter(|_| partition == PartitionId::QUEUE);
         let rows: Vec<_> = rows
-            .into_iter()
-            .filter(|(key, _)| (&from..&to).contains(&key))
+            .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
         let mut pages: Vec<_> = rows.chunks(2).map(<[_]>::to_vec).collect();
         pages.push(Vec::new());
         let last = pages.len() - 1;
         for (index, rows) in pages.into_iter().enumerate() {
-            assert!(bench.commits.is_empty() && bench.deliveries.is_empty());
             let done = index == last;
-            let said = bench.input(Input::Loaded { ticket, rows, done });
-            match said.as_str() {
-                "" => assert!(!done),
-                "recovered" => {
-                    // The one that waited is ended at once, so that each test begins with what it found.
-                    let (ticket, _) = bench.commits.pop().expect("its commit");
-                    assert_eq!(bench.input(Input::CommitFailed(ticket)), "1 full");
-                }
-                said => assert_eq!(said, "recovered, 1 full"),
-            }
+            self.queue.handle(now, Input::Loaded { ticket, rows, done });
         }
-        bench
     }
 
-    fn input(&mut self, input: Input) -> String {
-        let now = Now {
-            wall_micros: 5,
-            mono_micros: self.seconds * 1_000_000,
+    /// As a store does it; whether it takes the commit.
+    fn keep(&mut self, commit: Commit) -> bool {
+        let name = |blob: whimbrel_storage::BlobName| BlobName {
+            hash: blob.hash.0,
+            upload: blob.upload.0,
         };
-        self.queue.handle(now, input);
-        let mut words = Vec::new();
-        while let Some(output) = self.queue.poll() {
-            match output {
-                Output::Commit(ticket, commit) => self.commits.push((ticket, commit)),
-                Output::Deliver {
-                    ticket,
-                    entry,
-                    index,
-                    others,
-                } => {
-                    assert_eq!(others.needed, 0, "it is alone");
-                    self.deliveries.push((ticket, entry.id.0[0], index));
-                }
-                Output::Reply(RequestId(n), Reply::Done) => words.push(format!("{n} done")),
-                Output::Reply(RequestId(n), Reply::Failed(Failure::Storage)) => {
-                    words.push(format!("{n} full"))
-                }
-                Output::Unfinished(_) | Output::Closing(_) => {}
-                Output::Finished(id) => words.push(format!("finished {}", id.0[0])),
-                Output::QueueRecovered => words.push("recovered".into()),
-                Output::Log(Note::DeliveryTook(micros)) => {
-                    words.push(format!("took {} s", micros / 1_000_000));
-                }
-                Output::Log(_) => words.push("warning".into()),
-                Output::Fatal(cause) => words.push(cause),
-                other => panic!("{other:?}"),
-            }
+        let comes = commit.mutations.iter().all(|mutation| match mutation {
+            Mutation::Reference { blob, .. } => self.bodies.contains(&name(*blob)),
+            _ => true,
+        });
+        if !comes {
+            return false;
         }
-        words.join(", ")
-    }
-
-    fn figures(&self) -> Figures {
-        self.queue.figures(Now {
-            wall_micros: (1_700_000_000 + self.seconds - 100) * 1_000_000,
-            mono_micros: 0,
-        })
-    }
-
-    fn accept(&mut self, entry: &Entry) -> String {
-        self.requests += 1;
-        let request = RequestId(self.requests);
-        self.input(Input::Call(request, Call::Accept(entry.clone())))
-    }
-
-    /// The oldest commit is made durable.
-    fn commit(&mut self) -> String {
-        let (ticket, commit) = self.commits.remove(0);
+        self.durable += 1;
         for mutation in commit.mutations {
             match mutation {
                 Mutation::Put { key, value } => drop(self.rows.insert(key.to_vec(), value)),
                 Mutation::Delete { key } => drop(self.rows.remove(&key[..])),
                 Mutation::Reference { blob, holder } => {
-                    self.held.insert(holder.to_vec(), blob.upload.0);
+                    self.held.insert(holder.to_vec(), name(blob));
                 }
                 Mutation::Release { blob, holder } => {
-                    assert_eq!(self.held.remove(&holder[..]), Some(blob.upload.0));
+                    let held = self.held.remove(&holder[..]);
+                    assert_eq!(held, Some(name(blob)), "what is let go was held");
                 }
             }
         }
-        self.input(Input::Committed(ticket))
+        true
     }
 
-    fn refuse(&mut self) -> String {
-        let (ticket, _) = self.commits.remove(0);
-        self.input(Input::CommitFailed(ticket))
+    /// Rows of entries, payloads and holds.
+    fn entries(&self) -> usize {
+        let rows = self.rows.keys();
+        rows.filter(|key| matches!(key[0], b'e' | b'f' | b'p'))
+            .count()
     }
 
-    /// The deliveries handed out since the last look: entry and index.
-    fn handed_out(&mut self) -> Vec<(u8, usize)> {
-        self.deliveries
-            .iter()
-            .map(|(_, entry, index)| (*entry, *index))
-            .collect()
-    }
-
-    fn delivered(&mut self) -> String {
-        let (ticket, ..) = self.deliveries.remove(0);
-        self.input(Input::Delivered(ticket))
-    }
-}
-
-fn limits() -> Limits {
-    Limits {
-        entries_max: 3,
-        bytes_max: 1000,
-        retry_after_seconds: 10,
+    fn figures(&self, now: Now) -> Figures {
+        self.queue.figures(now)
     }
 }
 
 #[test]
 fn an_entry_from_acceptance_to_its_end() {
-    let mut bench = Bench::new(limits());
-    assert_eq!(bench.accept(&entry(1, 2)), "");
-    assert_eq!(
-        bench.handed_out(),
-        [],
+    let mut world = World::new(1);
+    world.holds_commits.insert(0);
+    let request = world.accept(0, &entry(1, 2));
+    assert_eq!(world.reply(0, request), None);
+    assert!(
+        world.sites[0].asked.is_empty(),
         "nothing is delivered before it is on disk"
     );
-    assert_eq!(bench.commit(), "2 done");
+    world.commit(0);
+    assert_eq!(world.reply(0, request), Some(Ok(())));
     assert_eq!(
-        (bench.rows.len(), bench.held.len(), bench.queue.len()),
-        (1, 1, 1)
+        (world.sites[0].entries(), world.sites[0].held.len()),
+        (2, 1)
     );
-    assert_eq!(bench.handed_out(), [(1, 0), (1, 1)]);
-    assert_eq!(bench.delivered(), "took 0 s");
-    assert!(bench.commits.is_empty());
-    bench.seconds += 3;
-    assert_eq!(bench.figures().queue_oldest_seconds, 3);
-    assert_eq!(bench.delivered(), "took 3 s");
-    assert_eq!(bench.commits.len(), 1);
-    assert_eq!(bench.queue.len(), 1, "what is being removed is one entry");
-    assert_eq!(bench.commit(), "finished 1");
-    assert_eq!(
-        (bench.rows.len(), bench.held.len(), bench.queue.is_empty()),
-        (0, 0, true)
-    );
+    assert_eq!(world.deliver_all(0), [(1, 0), (1, 1)]);
+    assert_eq!(world.sites[0].commits.len(), 1);
+    world.commit(0);
+    assert!(world.is_quiet() && world.sites[0].held.is_empty());
+    let (_, _, faults) =
+        verify::queue(&world.sites[0].rows.clone().into_iter().collect::<Vec<_>>());
+    assert!(faults.is_empty(), "{faults:?}");
 }
 
 #[test]
 fn what_is_too_much_is_refused_and_takes_no_room() {
-    let mut bench = Bench::new(limits());
-    for number in 1..=3 {
-        assert_eq!(bench.accept(&entry(number, 1)), "");
-    }
-    // Commits under way count.
-    assert_eq!(bench.accept(&entry(4, 1)), "5 full");
-    assert_eq!(bench.refuse(), "2 full");
-    assert_eq!(bench.accept(&entry(5, 1)), "");
-    for _ in 0..3 {
-        assert!(bench.commit().ends_with("done"));
-    }
-    assert_eq!(bench.accept(&entry(6, 1)), "7 full");
-
-    let mut bench = Bench::new(limits());
-    assert_eq!(bench.accept(&entry(1, 5)), "");
-    assert_eq!(bench.accept(&entry(2, 5)), "3 full", "their bytes");
-    assert_eq!(bench.refuse(), "2 full");
+    let limits = Limits {
+        entries_max: 3,
+        bytes_max: 1000,
+        retry_after_seconds: 10,
+    };
+    let mut world = World::with(1, |config| config.limits = limits.clone());
+    world.holds_commits.insert(0);
+    let first = world.accept(0, &entry(1, 5));
+    let second = world.accept(0, &entry(2, 5));
     assert_eq!(
-        bench.accept(&entry(3, 5)),
-        "",
-        "what was refused is not counted"
+        world.reply(0, second),
+        Some(Err(Failure::Storage)),
+        "their bytes"
     );
-    assert_eq!(bench.commit(), "4 done");
-    assert_eq!(bench.accept(&entry(4, 5)), "5 full");
-    for _ in 0..5 {
-        bench.delivered();
+    world.refuse(0);
+    assert_eq!(world.reply(0, first), Some(Err(Failure::Storage)));
+    assert!(world.is_quiet(), "what was refused is not there");
+    for number in 3..=5 {
+        let request = world.accept(0, &entry(number, 1));
+        world.commit(0);
+        assert_eq!(world.reply(0, request), Some(Ok(())));
     }
-    assert_eq!(bench.commit(), "finished 3");
+    let fourth = world.accept(0, &entry(6, 1));
     assert_eq!(
-        bench.accept(&entry(4, 5)),
-        "",
-        "what is finished is not, either"
+        world.reply(0, fourth),
+        Some(Err(Failure::Storage)),
+        "three are there"
     );
-    assert_eq!(bench.accept(&entry(5, 9)), "7 full");
+    world.deliver_all(0);
+    world.holds_commits.clear();
+    world.settle();
+    assert!(world.is_quiet());
+    let mut many = entry(7, 1);
+    many.deliveries[0].content = Bytes::from(vec![0; 7 << 20]);
+    let request = world.accept(0, &many);
+    assert_eq!(
+        world.reply(0, request),
+        Some(Err(Failure::TooManyRecipients))
+    );
 }
 
 #[test]
 fn what_was_accepted_is_found_again() {
-    let mut bench = Bench::new(Limits::default());
+    let mut world = World::new(1);
     for number in 1..=5 {
-        bench.accept(&entry(number, 2));
-        bench.commit();
+        world.accept(0, &entry(number, 2));
     }
-    // More than the limits allow now, and all the same taken up.
-    let mut again = Bench::over(bench.rows.clone(), limits());
-    let expected: Vec<_> = (1..=5).flat_map(|entry| [(entry, 0), (entry, 1)]).collect();
-    assert_eq!(again.handed_out(), expected);
-    assert_eq!(again.accept(&entry(6, 1)), "2 full");
-    for _ in 0..10 {
-        again.delivered();
-    }
-    let ends: Vec<String> = (1..=5)
-        .map(|_| {
-            let (ticket, _) = again.commits.remove(0);
-            again.input(Input::Committed(ticket))
-        })
+    world.restart(0, |config| config.limits.entries_max = 3);
+    let request = world.accept(0, &entry(6, 1));
+    assert_eq!(world.reply(0, request), Some(Err(Failure::Storage)));
+    let expected: Vec<_> = (1..=5)
+        .flat_map(|number| [(number, 0), (number, 1)])
         .collect();
-    assert_eq!(
-        ends,
-        [
-            "finished 1",
-            "finished 2",
-            "finished 3",
-            "finished 4",
-            "finished 5"
-        ]
-    );
-    assert!(again.queue.is_empty());
-    assert_eq!(again.accept(&entry(6, 1)), "", "their bytes are free again");
-}
-
-#[test]
-fn entries_that_are_being_removed_take_one_place_each() {
-    let mut bench = Bench::new(limits());
-    for number in 1..=2 {
-        bench.accept(&entry(number, 1));
-    }
-    for _ in 0..2 {
-        bench.commit();
-    }
-    for _ in 0..2 {
-        bench.delivered();
-    }
-    assert_eq!((bench.commits.len(), bench.queue.len()), (2, 2));
-    assert_eq!(bench.accept(&entry(3, 1)), "", "there is room for a third");
-    assert_eq!(bench.queue.len(), 3);
-    assert_eq!(bench.accept(&entry(4, 1)), "5 full");
-    assert_eq!(bench.commit(), "finished 1");
-    assert_eq!(bench.accept(&entry(5, 1)), "");
-}
-
-#[test]
-fn an_entry_is_read_back_as_it_was_accepted() {
-    let mut bench = Bench::new(Limits::default());
-    let accepted = entry(1, 3);
-    bench.accept(&accepted);
-    bench.commit();
-    let mut queue = QueueOwner::new(Config::alone(Incarnation::from_hash(1), Limits::default()));
-    let Some(Output::Load { ticket, .. }) = queue.poll() else {
-        panic!()
-    };
-    let rows = bench.rows.into_iter().collect();
-    queue.handle(
-        Now::default(),
-        Input::Loaded {
-            ticket,
-            rows,
-            done: true,
-        },
-    );
-    assert!(matches!(queue.poll(), Some(Output::Unfinished(_))));
-    let Some(Output::Deliver { entry: found, .. }) = queue.poll() else {
-        panic!()
-    };
-    assert_eq!(format!("{found:?}"), format!("{accepted:?}"));
+    let found = &world.sites[0].asked[3].entry;
+    assert_eq!(format!("{found:?}"), format!("{:?}", entry(2, 2)));
+    assert_eq!(world.deliver_all(0), expected);
+    assert!(world.is_quiet());
 }
 
 #[test]
 fn a_row_that_cannot_be_read_stops_the_node() {
-    let mut bench = Bench::new(Limits::default());
-    bench.accept(&entry(1, 1));
-    bench.commit();
-    let (key, row) = bench.rows.pop_first().unwrap();
-    let mut newer = row.to_vec();
-    let version = newer.iter().position(|byte| *byte == 1).unwrap();
-    newer[version] = 2;
-    for (key, row) in [
-        (key.clone(), Bytes::from(newer)),
-        (key.clone(), row.slice(..row.len() - 1)),
-        (key[..5].to_vec(), row),
-    ] {
-        let mut queue =
-            QueueOwner::new(Config::alone(Incarnation::from_hash(1), Limits::default()));
-        let Some(Output::Load { ticket, .. }) = queue.poll() else {
-            panic!()
-        };
-        let rows = vec![(key, row)];
-        queue.handle(
-            Now::default(),
-            Input::Loaded {
-                ticket,
-                rows,
-                done: true,
-            },
-        );
-        assert!(matches!(queue.poll(), Some(Output::Fatal(_))));
-        assert!(
-            queue.poll().is_none(),
-            "nothing is delivered, nothing forgotten"
-        );
+    let mut world = World::new(1);
+    world.accept(0, &entry(1, 1));
+    let rows = world.sites[0].rows.clone();
+    for (key, row) in rows.iter().filter(|(key, _)| key[0] == b'e') {
+        let mut cut = rows.clone();
+        cut.insert(key.clone(), row.slice(..row.len() - 1));
+        world.sites[0] = Site::new(world.config_of(0, 1), cut);
+        world.settle();
+        assert!(world.sites[0].words[0].contains("cannot be read"));
+        assert!(world.sites[0].asked.is_empty());
     }
-    let mut queue = QueueOwner::new(Config::alone(Incarnation::from_hash(1), Limits::default()));
+    let mut queue = QueueOwner::new(world.config_of(0, 1));
+    let Some(Output::Load { ticket, .. }) = queue.poll() else {
+        panic!("it reads what is there first");
+    };
+    let error = StoreError::Read("no disk".into());
+    queue.handle(Now::default(), Input::LoadFailed(ticket, error));
     queue.poll();
-    queue.handle(
-        Now::default(),
-        Input::LoadFailed(Ticket(1), StoreError::Read("no disk".into())),
-    );
     assert!(matches!(queue.poll(), Some(Output::Fatal(cause)) if cause.contains("no disk")));
 }
 
 #[test]
-fn what_was_not_delivered_is_handed_out_again() {
-    let mut bench = Bench::new(limits());
-    bench.accept(&entry(1, 3));
-    bench.commit();
-    let tickets: Vec<Ticket> = bench
-        .deliveries
-        .drain(..)
-        .map(|(ticket, ..)| ticket)
-        .collect();
-    bench.input(Input::Delivered(tickets[0]));
-    bench.input(Input::NotDelivered(tickets[1]));
-    // The third says nothing.
-    assert_eq!(bench.queue.deadline(), Some(110_000_000));
-    bench.seconds = 109;
-    assert_eq!(bench.input(Input::Time), "");
-    assert_eq!(bench.handed_out(), []);
-    bench.seconds = 110;
-    assert_eq!(bench.input(Input::Time), "warning");
-    assert_eq!(bench.handed_out(), [(1, 1), (1, 2)]);
-    // A late answer to the first attempt is nobody's; the second counts.
-    assert_eq!(bench.input(Input::Delivered(tickets[2])), "");
-    assert_eq!(bench.delivered(), "took 10 s");
-    assert!(bench.commits.is_empty());
-    assert_eq!(bench.delivered(), "took 10 s");
-    assert_eq!(bench.commit(), "finished 1");
-    // And time goes by without a wish.
-    bench.seconds = 120;
-    bench.input(Input::Time);
-    assert_eq!(bench.queue.deadline(), None);
+fn entries_of_a_version_before_are_delivered_by_that() {
+    let mut queue = QueueOwner::new(Config::alone(incarnation(0), 0, Limits::default()));
+    let mut loads = Vec::new();
+    while let Some(output) = queue.poll() {
+        if let Output::Load {
+            ticket, partition, ..
+        } = output
+        {
+            loads.push((ticket, partition));
+        }
+    }
+    let former = loads
+        .iter()
+        .find(|(_, of)| *of == PartitionId::FORMER_QUEUE);
+    let rows = vec![(b"e1234".to_vec(), Bytes::from_static(b"row"))];
+    let ticket = former.expect("it is looked at").0;
+    let done = true;
+    queue.handle(Now::default(), Input::Loaded { ticket, rows, done });
+    let told = queue.poll();
+    assert!(matches!(told, Some(Output::Fatal(text)) if text.contains("start that version")));
 }
 
 #[test]
-fn each_entry_has_its_own_time() {
-    let mut bench = Bench::new(limits());
-    bench.accept(&entry(1, 1));
-    bench.commit();
-    bench.seconds = 105;
-    bench.accept(&entry(2, 1));
-    bench.commit();
-    bench.deliveries.clear();
-    bench.seconds = 110;
-    bench.input(Input::Time);
-    assert_eq!(bench.handed_out(), [(1, 0)]);
-    bench.deliveries.clear();
-    bench.seconds = 120;
-    bench.input(Input::Time);
-    assert_eq!(bench.handed_out(), [(1, 0), (2, 0)]);
+fn what_was_not_delivered_is_handed_out_again() {
+    let mut world = World::new(1);
+    world.accept(0, &entry(1, 3));
+    let tickets: Vec<Ticket> = world.sites[0].asked.drain(..).map(|of| of.ticket).collect();
+    world.input(0, Input::Delivered(tickets[0]));
+    world.input(0, Input::NotDelivered(tickets[1]));
+    // The third says nothing.
+    world.pass(9);
+    assert!(world.sites[0].asked.is_empty());
+    world.pass(2);
+    assert_eq!(world.sites[0].words.len(), 1, "a warning");
+    // A late answer to the first attempt is nobody's.
+    world.input(0, Input::Delivered(tickets[2]));
+    // What was made is known after a crash, too.
+    world.restart(0, |_| {});
+    assert_eq!(world.deliver_all(0), [(1, 1), (1, 2)]);
+    assert!(world.is_quiet());
 }
 
 #[test]
 fn a_removal_that_fails_is_tried_again_without_a_delivery() {
-    let mut bench = Bench::new(limits());
-    bench.accept(&entry(1, 1));
-    bench.commit();
-    bench.delivered();
-    assert_eq!(bench.refuse(), "", "nobody is told that it is finished");
-    assert_eq!(bench.queue.len(), 1);
-    bench.seconds = 115;
-    bench.input(Input::Time);
-    assert_eq!(bench.handed_out(), []);
-    assert_eq!(bench.commits.len(), 1);
-    bench.seconds = 130;
-    bench.input(Input::Time);
-    assert_eq!(bench.commits.len(), 1, "one at a time");
-    assert_eq!(bench.commit(), "finished 1");
-    assert!(bench.queue.is_empty());
+    let mut world = World::new(1);
+    world.accept(0, &entry(1, 1));
+    world.holds_commits.insert(0);
+    world.deliver_all(0);
+    world.refuse(0);
+    assert!(!world.is_quiet());
+    world.pass(2);
+    assert!(world.sites[0].asked.is_empty());
+    world.commit(0);
+    assert!(world.sites[0].rows.keys().all(|key| key[0] != b'e'));
 }
 
 #[test]
 fn an_entry_without_recipients_ends_at_once() {
-    let mut bench = Bench::new(limits());
-    bench.accept(&entry(1, 0));
-    assert_eq!(bench.commit(), "2 done");
-    assert_eq!(bench.commit(), "finished 1");
-    assert!(bench.queue.is_empty());
+    let mut world = World::new(1);
+    let request = world.accept(0, &entry(1, 0));
+    assert_eq!(world.reply(0, request), Some(Ok(())));
+    assert!(world.is_quiet());
 }
 
 #[test]
@@ -469,344 +657,344 @@ fn ids_follow_from_uploads_and_do_not_show_them() {
     assert_ne!(entry_id(&[1; 16]).0, [1; 16]);
 }
 
-/// Answers what is asked of the store, and gives what is to be committed.
-fn settle(queue: &mut QueueOwner, now: Now) -> Vec<Ticket> {
-    let mut commits = Vec::new();
-    while let Some(output) = queue.poll() {
-        match output {
-            Output::Load { ticket, .. } => {
-                let (rows, done) = (Vec::new(), true);
-                queue.handle(now, Input::Loaded { ticket, rows, done });
-            }
-            Output::Peer(PeerOutput::LoadLogs { ticket, .. }) => {
-                queue.handle(now, Input::Peer(PeerInput::Logs(ticket, Vec::new())));
-            }
-            Output::Commit(ticket, _) => commits.push(ticket),
-            _ => {}
+/// Which nodes have something of an entry on their disks.
+fn holders(world: &World) -> Vec<usize> {
+    let sites = world.sites.iter().enumerate();
+    let with = sites.filter(|(_, site)| site.entries() > 0);
+    with.map(|(node, _)| node).collect()
+}
+
+#[test]
+fn mail_is_accepted_when_f_others_have_it() {
+    for f in 1..=2 {
+        let mut world = World::with(4, |config| config.other_nodes = f);
+        let before: usize = world.sites.iter().map(|site| site.durable).sum();
+        world.holds_bodies = true;
+        let first = entry(1, 1);
+        let request = world.accept(0, &first);
+        assert_eq!(world.reply(0, request), None, "nobody has its body");
+        assert_eq!(holders(&world), [0]);
+        world.holds_bodies = false;
+        for node in 1..4 {
+            // Those that were chosen have asked for it.
+            world.bring(0, node, first.blob);
         }
-    }
-    commits
-}
-
-#[test]
-fn it_reports_what_holds_up_stability_until_logs_are_closed() {
-    let [me, here, gone] = [1, 2, 3].map(Incarnation::from_hash);
-    let mut queue = QueueOwner::new(Config {
-        peers: [here, gone].into(),
-        in_cluster: true,
-        other_nodes: 0,
-        ..Config::alone(me, Limits::default())
-    });
-    let now = Now {
-        wall_micros: 5_000_000,
-        mono_micros: 5_000_000,
-    };
-    let report = |queue: &QueueOwner| {
-        let [report] = &queue.reports()[..] else {
-            panic!("one partition");
-        };
-        assert_eq!(report.partition, PartitionId::QUEUE);
-        report.open.clone()
-    };
-    // Of what is being read nothing is known.
-    assert_eq!(report(&queue), None);
-    assert_eq!(settle(&mut queue, now), []);
-    assert_eq!(report(&queue).map(|open| open.stable), Some(0));
-    let accept = Call::Accept(entry(1, 1));
-    queue.handle(now, Input::Call(RequestId(1), accept));
-    let [ticket] = settle(&mut queue, now)[..] else {
-        panic!("one commit");
-    };
-    // Not on disk, not reported.
-    let stored = |queue: &QueueOwner| report(queue).map(|open| open.logs[&me].stored);
-    assert_eq!(stored(&queue), Some(0));
-    queue.handle(now, Input::Committed(ticket));
-    assert_eq!(stored(&queue), Some(1));
-    // Neither has it; one that was removed counts until its logs are closed.
-    let stable = |queue: &QueueOwner| report(queue).map(|open| open.stable);
-    assert_eq!(stable(&queue), Some(0));
-    let mut members: BTreeMap<Incarnation, u8> = [(me, 0), (gone, 2)].into();
-    queue.handle(now, Input::Peer(PeerInput::Members(members.clone())));
-    let _ = settle(&mut queue, now);
-    assert_eq!(stable(&queue), Some(0));
-    let _ = members.remove(&gone);
-    queue.handle(
-        now,
-        Input::Peer(PeerInput::Closed([(gone, BTreeMap::new())].into())),
-    );
-    queue.handle(now, Input::Peer(PeerInput::Members(members)));
-    let _ = settle(&mut queue, now);
-    assert_eq!(stable(&queue), Some(1));
-}
-
-/// A disk that hangs and has no room: what was refused is read again when the rest is known, and until then there is nothing to do.
-#[test]
-fn it_is_at_rest_while_a_refused_commit_waits_for_others() {
-    let [me, peer] = [1, 2].map(Incarnation::from_hash);
-    let mut queue = QueueOwner::new(Config {
-        peers: [peer].into(),
-        in_cluster: true,
-        other_nodes: 0,
-        ..Config::alone(me, Limits::default())
-    });
-    let mut now = Now {
-        wall_micros: 5_000_000,
-        mono_micros: 5_000_000,
-    };
-    assert_eq!(settle(&mut queue, now), []);
-    queue.handle(now, Input::Peer(PeerInput::Linked(peer, 0)));
-    for number in 1..=2 {
-        let accept = Call::Accept(entry(number, 1));
-        queue.handle(now, Input::Call(RequestId(number.into()), accept));
-    }
-    let [refused, waits] = settle(&mut queue, now)[..] else {
-        panic!("two commits");
-    };
-    assert!(queue.deadline().is_some(), "the peer is greeted again");
-    queue.handle(now, Input::CommitFailed(refused));
-    assert_eq!(settle(&mut queue, now), []);
-    for _ in 0..10 {
-        let Some(at) = queue.deadline() else { break };
-        assert!(at > now.mono_micros, "its time is over, and stays so");
-        now.mono_micros = at;
-        queue.handle(now, Input::Time);
-        assert_eq!(settle(&mut queue, now), []);
-    }
-    queue.handle(now, Input::CommitFailed(waits));
-    assert_eq!(settle(&mut queue, now), []);
-    let _ = queue.reports().remove(0).open.expect("it goes on");
-}
-
-/// A disk that takes nothing: what the queue does of itself, after it has read all again, it does no more often than once a second.
-#[test]
-fn what_is_refused_is_tried_once_a_second() {
-    let [me, peer] = [1, 2].map(Incarnation::from_hash);
-    let mut queue = QueueOwner::new(Config {
-        peers: [peer].into(),
-        in_cluster: true,
-        other_nodes: 0,
-        ..Config::alone(me, Limits::default())
-    });
-    let mut now = Now {
-        wall_micros: 5_000_000,
-        mono_micros: 5_000_000,
-    };
-    // A body that is not here, until it is looked for.
-    let blob = BlobName {
-        hash: [7; 32],
-        upload: [7; 16],
-    };
-    let missing_blobs = [b"\0lacking", &blob.upload[..], &blob.hash[..]].concat();
-    let mut disk = Disk {
-        rows: [(missing_blobs.clone(), Bytes::new())].into(),
-        ..Disk::default()
-    };
-    disk.carry_out(&mut queue, now);
-    let accept = Call::Accept(entry(1, 1));
-    queue.handle(now, Input::Call(RequestId(1), accept));
-    disk.carry_out(&mut queue, now);
-    let ticket = disk.delivers.pop().expect("a delivery");
-    disk.refuses = true;
-    disk.answers = true;
-    queue.handle(now, Input::Delivered(ticket));
-    let mut pass = |disk: &mut Disk, seconds: u64| {
-        disk.carry_out(&mut queue, now);
-        let end = now.mono_micros + seconds * 1_000_000;
-        while let Some(at) = queue.deadline().filter(|at| *at < end) {
-            now.mono_micros = at.max(now.mono_micros + 1);
-            queue.handle(now, Input::Time);
-            disk.carry_out(&mut queue, now);
-        }
-        now.mono_micros = end;
-    };
-    pass(&mut disk, 5);
-    // Two at a time.
-    assert!((2..=12).contains(&disk.refused), "{}", disk.refused);
-    disk.refuses = false;
-    pass(&mut disk, 2);
-    assert!(disk.finished && !disk.rows.contains_key(&missing_blobs[..]));
-}
-
-/// A commit was refused, and what is read again cannot be for some seconds: who comes meanwhile is told to come again.
-#[test]
-fn what_cannot_be_read_again_is_asked_for_later() {
-    let [me, peer] = [1, 2].map(Incarnation::from_hash);
-    for fails in 1..=5 {
-        let mut queue = QueueOwner::new(Config {
-            peers: [peer].into(),
-            in_cluster: true,
-            other_nodes: 0,
-            ..Config::alone(me, Limits::default())
-        });
-        let mut now = Now {
-            wall_micros: 5_000_000,
-            mono_micros: 5_000_000,
-        };
-        let mut disk = Disk::default();
-        disk.carry_out(&mut queue, now);
-        (disk.refuses, disk.fails) = (true, fails);
-        let accept = Call::Accept(entry(1, 1));
-        queue.handle(now, Input::Call(RequestId(1), accept));
-        disk.carry_out(&mut queue, now);
-        assert!(queue.reports()[0].open.is_none());
-        disk.refuses = false;
-        let accept = |number: u8| {
-            let call = Call::Accept(entry(number, 1));
-            Input::Call(RequestId(number.into()), call)
-        };
-        queue.handle(now, accept(2));
-        let later = |output: Output| match output {
-            Output::Reply(RequestId(2), Reply::Failed(Failure::Temporary)) => Some(()),
-            _ => None,
-        };
-        assert_eq!(
-            queue.poll().and_then(later),
-            Some(()),
-            "it is not kept waiting"
-        );
-        for _ in 0..fails {
-            let Some(at) = queue.deadline() else { break };
-            assert!(at > now.mono_micros, "it waits");
-            now.mono_micros = at;
-            queue.handle(now, Input::Time);
-            disk.carry_out(&mut queue, now);
-        }
-        assert_eq!(disk.fails, 0);
-        assert!(queue.reports()[0].open.is_some(), "it goes on");
-        queue.handle(now, accept(3));
-        disk.carry_out(&mut queue, now);
-        assert_eq!(disk.delivers.len(), 1);
+        world.settle();
+        assert_eq!(world.reply(0, request), Some(Ok(())));
+        let with = holders(&world);
+        assert_eq!(with.len(), 1 + f, "nobody else stores anything of it");
+        let accepted: usize = world.sites.iter().map(|site| site.durable).sum();
+        assert_eq!(accepted - before, 1 + f);
+        let mut named: Vec<usize> = vec![0];
+        let others = &world.sites[0].asked[0].others;
+        assert_eq!((others.needed, others.asks), (f, false));
+        named.extend((1..4).filter(|node| others.nodes.contains(&incarnation(*node))));
+        assert_eq!(named, with, "they have the body");
+        world.deliver_all(0);
+        assert!(world.is_quiet());
+        let all: usize = world.sites.iter().map(|site| site.durable).sum();
+        assert_eq!(all - before, 2 + 2 * f);
     }
 }
 
-/// Who waited already when it turned out that the store cannot read is not kept waiting.
 #[test]
-fn who_waits_for_what_cannot_be_read_is_told() {
-    let mut queue = QueueOwner::new(Config {
-        peers: [Incarnation::from_hash(2)].into(),
-        in_cluster: true,
-        other_nodes: 0,
-        ..Config::alone(Incarnation::from_hash(1), Limits::default())
-    });
-    let now = Now::default();
-    let mut disk = Disk::default();
-    disk.carry_out(&mut queue, now);
-    let accept = |number: u8| {
-        let call = Call::Accept(entry(number, 1));
-        Input::Call(RequestId(number.into()), call)
-    };
-    queue.handle(now, accept(1));
-    let outputs = |queue: &mut QueueOwner| std::iter::from_fn(|| queue.poll()).collect::<Vec<_>>();
-    let commit = outputs(&mut queue)
-        .into_iter()
-        .find_map(|output| match output {
-            Output::Commit(ticket, _) => Some(ticket),
-            _ => None,
-        });
-    queue.handle(now, Input::CommitFailed(commit.unwrap()));
-    let load = outputs(&mut queue)
-        .into_iter()
-        .find_map(|output| match output {
-            Output::Load { ticket, .. } => Some(ticket),
-            _ => None,
-        });
-    queue.handle(now, accept(2));
-    assert!(outputs(&mut queue).is_empty(), "it waits");
-    let cause = StoreError::Read("it is opened again".into());
-    queue.handle(now, Input::LoadFailed(load.unwrap(), cause));
-    let told = |output: &Output| {
-        matches!(
-            output,
-            Output::Reply(RequestId(2), Reply::Failed(Failure::Temporary))
-        )
-    };
-    assert_eq!(
-        outputs(&mut queue)
+fn without_other_nodes_mail_is_refused_at_once() {
+    let mut world = World::new(2);
+    world.isolate(0);
+    let request = world.accept(0, &entry(1, 1));
+    assert_eq!(world.reply(0, request), Some(Err(Failure::TooFewNodes)));
+    assert!(world.is_quiet());
+}
+
+#[test]
+fn mail_that_others_do_not_confirm_is_given_up_everywhere() {
+    let mut world = World::new(2);
+    world.holds_commits.insert(1);
+    let request = world.accept(0, &entry(1, 1));
+    world.pass(11);
+    assert_eq!(world.reply(0, request), Some(Err(Failure::NotConfirmed)));
+    assert!(world.sites[0].asked.is_empty());
+    world.holds_commits.clear();
+    world.settle();
+    world.pass(5);
+    assert!(world.is_quiet());
+}
+
+#[test]
+fn what_another_node_cannot_read_it_refuses() {
+    let mut world = World::new(2);
+    let mut odd = entry(1, 1);
+    // A body that never was: the store refuses what names it.
+    odd.blob.upload = [9; 16];
+    let request = world.accept(0, &odd);
+    world.sites[1].bodies.clear();
+    assert_eq!(world.reply(0, request), Some(Ok(())));
+    world.deliver_all(0);
+    assert!(world.is_quiet());
+}
+
+#[test]
+fn who_is_away_is_replaced_before_acceptance() {
+    let mut world = World::new(3);
+    // Node 1 takes no writes; node 0 asks it or node 2.
+    world.holds_commits.insert(1);
+    for number in 1..=4 {
+        let request = world.accept(0, &entry(number, 1));
+        world.pass(1);
+        assert_eq!(world.reply(0, request), Some(Ok(())), "entry {number}");
+    }
+    let replaced = world.sites[0].figures(world.times()).queue_replaced;
+    assert!(replaced > 0);
+}
+
+#[test]
+fn mail_of_a_node_that_is_away_is_delivered_by_another() {
+    let mut world = World::new(3);
+    for number in 1..=3 {
+        world.accept(0, &entry(number, 1));
+    }
+    world.isolate(0);
+    world.sites[0].asked.clear();
+    world.pass(50);
+    assert!((1..3).all(|node| world.sites[node].asked.is_empty()));
+    world.pass(20);
+    let mut made = world.deliver_all(1);
+    made.extend(world.deliver_all(2));
+    made.sort_unstable();
+    assert_eq!(made, [(1, 0), (2, 0), (3, 0)]);
+    // It comes back, and delivers nothing once more.
+    world.restart(0, |_| {});
+    world.link(0, 1);
+    world.link(0, 2);
+    world.pass(15);
+    assert!(world.sites[0].asked.is_empty());
+    assert!(world.is_quiet());
+}
+
+#[test]
+fn who_says_goodbye_is_waited_for() {
+    let mut world = World::new(2);
+    world.accept(0, &entry(1, 1));
+    world.input(0, Input::Leaving(300 * SECOND));
+    let refused = world.accept(0, &entry(2, 1));
+    assert_eq!(world.reply(0, refused), Some(Err(Failure::TooFewNodes)));
+    world.isolate(0);
+    world.pass(200);
+    assert!(world.sites[1].asked.is_empty());
+    // After a restart anew.
+    world.restart(1, |_| {});
+    world.pass(200);
+    assert!(world.sites[1].asked.is_empty());
+    world.pass(120);
+    assert_eq!(world.deliver_all(1), [(1, 0)]);
+}
+
+#[test]
+fn an_older_disk_delivers_only_what_others_know() {
+    let mut world = World::new(2);
+    world.accept(0, &entry(1, 1));
+    world.accept(0, &entry(2, 1));
+    let (rows, held) = (world.sites[0].rows.clone(), world.sites[0].held.clone());
+    let first = world.sites[0].asked.remove(0);
+    world.input(0, Input::Delivered(first.ticket));
+    // The copy of before is put back: the node has another incarnation since.
+    world.isolate(0);
+    world.sites[0].rows = rows;
+    world.sites[0].held = held;
+    world.restart(0, |config| config.origin = incarnation(9));
+    assert!(
+        world.sites[0]
+            .words
             .iter()
-            .filter(|output| told(output))
-            .count(),
-        1
+            .any(|word| word.contains("earlier life"))
+    );
+    world.pass(5);
+    assert!(world.sites[0].asked.is_empty(), "it asks first");
+    world.link(0, 1);
+    world.pass(15);
+    assert_eq!(world.deliver_all(0), [(2, 0)], "the other one is done");
+    world.pass(3);
+    assert!(world.is_quiet());
+}
+
+/// An account's partition is not at node 0: node 1 is asked, and has nothing of the entry where node 2 was chosen.
+#[test]
+fn deliveries_are_made_by_who_has_the_account() {
+    let mut world = World::with(3, |config| config.other_nodes = 0);
+    world.accept(0, &entry(1, 2));
+    let asked = std::mem::take(&mut world.sites[0].asked);
+    for of in &asked {
+        world.input(0, Input::NotHere(of.ticket));
+    }
+    let makers: Vec<usize> = (1..3)
+        .filter(|node| !world.sites[*node].asked.is_empty())
+        .collect();
+    assert!(!makers.is_empty());
+    for node in makers {
+        let site = &world.sites[node];
+        assert!(
+            site.held.len() == site.asked.len(),
+            "the body is held meanwhile"
+        );
+        for of in &site.asked {
+            assert_eq!(of.entry.deliveries.len(), 1);
+        }
+        let asked = std::mem::take(&mut world.sites[node].asked);
+        for of in asked {
+            world.input(node, Input::Delivered(of.ticket));
+        }
+        assert!(world.sites[node].held.is_empty());
+    }
+    assert!(world.is_quiet());
+    assert_eq!(
+        world.sites[0].figures(world.times()).deliveries_forwarded,
+        2
     );
 }
 
-/// What a driver does for a queue.
-#[derive(Default)]
-struct Disk {
-    rows: BTreeMap<Vec<u8>, Bytes>,
-    refuses: bool,
-    refused: u64,
-    /// So many reads fail.
-    fails: u32,
-    /// Deliveries are made at once, and bodies are here.
-    answers: bool,
-    delivers: Vec<Ticket>,
-    finished: bool,
-    /// Where the log of the node stands.
-    end: Option<(Incarnation, LogEnd)>,
+#[test]
+fn peers_are_asked_until_one_has_made_it() {
+    let mut world = World::with(3, |config| config.other_nodes = 0);
+    world.accept(0, &entry(1, 1));
+    let not_here = |world: &mut World, node: usize| {
+        for of in std::mem::take(&mut world.sites[node].asked) {
+            world.input(node, Input::NotHere(of.ticket));
+        }
+    };
+    not_here(&mut world, 0);
+    let first = (1..3)
+        .find(|node| !world.sites[*node].asked.is_empty())
+        .unwrap();
+    let second = 3 - first;
+    not_here(&mut world, first);
+    assert_eq!(world.sites[second].asked.len(), 1, "the other one is asked");
+    // It goes, and with it what it was asked: in the queue's own time all begins anew.
+    world.isolate(second);
+    assert!(world.sites[0].asked.is_empty() && world.sites[first].asked.is_empty());
+    world.pass(11);
+    not_here(&mut world, 0);
+    assert_eq!(world.deliver_all(first), [(1, 0)]);
+    // The one that went may still make it: nobody forgets the entry before it is back.
+    assert!(!world.is_quiet());
+    world.sites[second].asked.clear();
+    world.restart(second, |_| {});
+    world.link(0, second);
+    world.link(first, second);
+    world.pass(3);
+    assert!(world.is_quiet());
 }
 
-impl Disk {
-    fn carry_out(&mut self, queue: &mut QueueOwner, now: Now) {
-        while let Some(output) = queue.poll() {
-            let answer = match output {
-                Output::Load { ticket, .. } | Output::Peer(PeerOutput::LoadLogs { ticket, .. })
-                    if self.fails > 0 =>
-                {
-                    self.fails -= 1;
-                    let cause = StoreError::Read("it is opened again".into());
-                    Input::LoadFailed(ticket, cause)
-                }
-                Output::Load { ticket, .. } => {
-                    let rows = self.rows.clone().into_iter().collect();
-                    let done = true;
-                    Input::Loaded { ticket, rows, done }
-                }
-                Output::Peer(PeerOutput::LoadLogs { ticket, .. }) => {
-                    let ends = self.end.into_iter().collect();
-                    Input::Peer(PeerInput::Logs(ticket, ends))
-                }
-                Output::Deliver { ticket, .. } if self.answers => Input::Delivered(ticket),
-                Output::Deliver { ticket, .. } => {
-                    self.delivers.push(ticket);
-                    continue;
-                }
-                Output::Peer(PeerOutput::Request(blob)) if self.answers => {
-                    Input::Peer(PeerInput::Body(blob, u64::MAX))
-                }
-                Output::Commit(ticket, _) if self.refuses => {
-                    self.refused += 1;
-                    assert!(self.refused < 100, "it tries without end");
-                    Input::CommitFailed(ticket)
-                }
-                Output::Commit(ticket, commit) => {
-                    if let Some(entry) = commit.entry {
-                        let origin = Incarnation::new(entry.origin.0).unwrap();
-                        let end = LogEnd {
-                            last: entry.end() - 1,
-                            hash: Hash(*blake3::hash(&entry.bytes).as_bytes()),
-                            low: 1,
-                        };
-                        self.end = Some((origin, end));
-                    }
-                    for mutation in commit.mutations {
-                        match mutation {
-                            Mutation::Put { key, value } => {
-                                drop(self.rows.insert(key.to_vec(), value));
-                            }
-                            Mutation::Delete { key } => drop(self.rows.remove(&key[..])),
-                            _ => {}
-                        }
-                    }
-                    Input::Committed(ticket)
-                }
-                Output::Fatal(cause) => panic!("{cause}"),
-                Output::Finished(_) => {
-                    self.finished = true;
-                    continue;
-                }
-                _ => continue,
-            };
-            queue.handle(now, answer);
+#[test]
+fn one_peer_is_asked_for_64_at_once() {
+    let mut world = World::with(2, |config| config.other_nodes = 0);
+    for number in 1..=100 {
+        world.accept(0, &entry(number, 1));
+    }
+    for of in std::mem::take(&mut world.sites[0].asked) {
+        world.input(0, Input::NotHere(of.ticket));
+    }
+    assert_eq!(world.sites[1].asked.len(), 64);
+    let of = world.sites[1].asked.remove(0);
+    world.input(1, Input::Delivered(of.ticket));
+    assert_eq!(
+        world.sites[1].asked.len(),
+        64,
+        "there is room for another one"
+    );
+    while !world.sites[1].asked.is_empty() {
+        world.deliver_all(1);
+    }
+    assert!(world.is_quiet());
+}
+
+/// A delivery still waits at an owner of a node, while another node has finished the entry: no sweep is past the entry before the owner has let go.
+pub(crate) fn nothing_is_forgotten_while_a_delivery_waits() {
+    let mut world = World::new(2);
+    world.accept(0, &entry(7, 1));
+    world.holds_closing = true;
+    // Node 1 takes over; node 0 has its delivery waiting at an owner, and hears that all is done.
+    world.isolate(0);
+    world.pass(70);
+    world.deliver_all(1);
+    world.link(0, 1);
+    for site in &mut world.sites {
+        site.sweeps.clear();
+    }
+    world.pass(10);
+    let least = Some(Order::of(&[7; 16]));
+    let is_past = |sweep: &Option<Order>| *sweep > least || sweep.is_none();
+    let past = world
+        .sites
+        .iter()
+        .any(|site| site.sweeps.iter().any(is_past));
+    assert!(!past, "the delivery may still be made");
+    world.holds_closing = false;
+    world.settle();
+    world.pass(10);
+    assert!(
+        world
+            .sites
+            .iter()
+            .all(|site| site.sweeps.last().is_some_and(is_past))
+    );
+    assert!(world.is_quiet());
+}
+
+#[test]
+fn sweeps_wait_for_owners() {
+    nothing_is_forgotten_while_a_delivery_waits();
+}
+
+#[test]
+fn the_administrator_sees_what_is_queued() {
+    let mut world = World::new(2);
+    for number in 1..=120 {
+        world.accept(0, &entry(number, 2));
+    }
+    let page = |world: &mut World, node: usize, call: QueueCall| {
+        world.requests += 1;
+        let request = RequestId(world.requests);
+        world.input(node, Input::Call(request, Call::Queue(call)));
+        match world.sites[node].replies.pop() {
+            Some((of, Reply::Queue(page))) if of == request => page,
+            other => panic!("{other:?}"),
         }
+    };
+    let list = |from| QueueCall::List { from, limit: 1000 };
+    let first = page(&mut world, 0, list(None));
+    assert_eq!(first.entries.len(), 100);
+    let rest = page(&mut world, 0, list(first.next));
+    assert_eq!((rest.entries.len(), rest.next), (20, None));
+    let of = &first.entries[0];
+    assert_eq!(
+        (of.id, of.size, of.deliveries.len()),
+        (EntryId([1; 16]), 1001, 2)
+    );
+    assert_eq!(of.owners, [incarnation(0), incarnation(1)]);
+    assert_eq!(of.state, QueueState::Delivering { open: vec![0, 1] });
+    let copy = page(&mut world, 1, QueueCall::Show(EntryId([1; 16])));
+    assert_eq!(copy.entries[0].state, QueueState::Copy);
+    let none = page(&mut world, 1, QueueCall::Show(EntryId([200; 16])));
+    assert!(none.entries.is_empty());
+}
+
+#[test]
+fn damage_is_found() {
+    let mut world = World::new(1);
+    world.accept(0, &entry(1, 1));
+    let rows: Vec<_> = world.sites[0].rows.clone().into_iter().collect();
+    let (entries, needed, faults) = verify::queue(&rows);
+    assert_eq!((entries, needed.len(), faults.len()), (1, 1, 0));
+    for (at, expected) in [(b'e', "belongs to no entry"), (b'p', "has no payload")] {
+        let rows: Vec<_> = rows
+            .iter()
+            .filter(|(key, _)| key[0] != at)
+            .cloned()
+            .collect();
+        let (_, _, faults) = verify::queue(&rows);
+        assert!(
+            faults.len() == 1 && faults[0].what.contains(expected),
+            "{faults:?}"
+        );
     }
 }

@@ -27,8 +27,8 @@ use whimbrel_service::{
     machine::{Input, Machine, Note, Now, Output, RequestId, Route, Ticket, route},
     owner::{self, PartitionOwner, keys},
     peers::{
-        Clock, Entry, FEATURE_DELIVER, Frame, Holders, LogEnd, Page, PartitionReport, PeerInput,
-        PeerOutput, Phase, Snapshot, Stream,
+        Clock, Entry, Frame, Holders, LogEnd, Page, PartitionReport, PeerInput, PeerOutput, Phase,
+        Snapshot, Stream,
         blobs::{self, Bodies, BodyOutput, FEATURE_CONFIRM, FEATURE_PUSH, ReadId},
         log_retention::{Length, given_up},
         snapshot::{Fixing, LOOKED_AT},
@@ -250,7 +250,7 @@ impl Node {
             senders: senders::Limits::default(),
             runs: 1,
             directory: directory(&owner_config, 1),
-            queue: QueueOwner::new(queue_config(&owner_config, &queue_limits)),
+            queue: QueueOwner::new(queue_config(&owner_config, &queue_limits, 1)),
             owners: owners(&owner_config),
             partitions: partitions.clone(),
             owner_config,
@@ -335,7 +335,7 @@ impl Node {
     /// The same; `pushes`: both give bodies unasked.
     pub fn link_to(&mut self, peer: Incarnation, up: bool, pushes: bool) {
         let owners = (0..self.owners.len()).map(Dest::Owner);
-        let features = FEATURE_CONFIRM | FEATURE_DELIVER | if pushes { FEATURE_PUSH } else { 0 };
+        let features = FEATURE_CONFIRM | if pushes { FEATURE_PUSH } else { 0 };
         for dest in owners.chain([Dest::Directory, Dest::Queue]) {
             let input = if up {
                 PeerInput::Linked(peer, features)
@@ -436,7 +436,7 @@ impl Node {
         match self.dest_of(partition) {
             Dest::Owner(index) => self.owners[index].report_on(partition),
             Dest::Directory => self.directory.reports().pop(),
-            Dest::Queue => self.queue.reports().pop(),
+            Dest::Queue => None,
         }
     }
 
@@ -451,9 +451,6 @@ impl Node {
         if let Some(partition) = frame.partition() {
             let input = Input::Peer(PeerInput::Frame(peer, frame));
             self.input(self.dest_of(partition), input);
-        } else if matches!(&frame, Frame::BlobHave(have) if have.here) {
-            let input = Input::Peer(PeerInput::Frame(peer, frame));
-            self.input(Dest::Queue, input);
         } else {
             let now = self.now();
             self.bodies.received(now, peer, frame);
@@ -693,7 +690,11 @@ impl Node {
         self.runs = self.runs.wrapping_add(1);
         self.directory =
             directory(&self.owner_config, self.runs).with_senders(self.senders.clone());
-        self.queue = QueueOwner::new(queue_config(&self.owner_config, &self.queue_limits));
+        self.queue = QueueOwner::new(queue_config(
+            &self.owner_config,
+            &self.queue_limits,
+            self.runs,
+        ));
         self.owners = owners(&self.owner_config);
         self.happenings.clear();
         self.timers.clear();
@@ -711,10 +712,22 @@ impl Node {
         self.wake_all();
     }
 
-    /// Entries in the queue, commits of entries included.
+    /// Entries that this node holds.
     #[must_use]
     pub fn queue_len(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Entries of an older disk that wait for a node which may know of them.
+    #[must_use]
+    pub fn queue_doubts(&self) -> usize {
+        self.queue.doubts()
+    }
+
+    /// Whether nothing is left of entries, as far as this node knows.
+    #[must_use]
+    pub fn queue_is_quiet(&self) -> bool {
+        self.queue.is_quiet()
     }
 
     /// Whether nothing is under way but timers.
@@ -897,29 +910,15 @@ impl Node {
                 }
                 self.input_soon(Dest::Queue, Input::NotDelivered(ticket));
             }
-            Output::Unfinished(entry) => {
-                for owner in 0..self.owners.len() {
-                    self.input_soon(Dest::Owner(owner), Input::Unfinished(entry));
-                }
-            }
             Output::Closing(entry) => {
                 for owner in 0..self.owners.len() {
                     self.input_soon(Dest::Owner(owner), Input::Closing(entry));
                 }
             }
-            Output::Finished(entry) => {
+            Output::Closed(entry) => self.input_soon(Dest::Queue, Input::Closed(entry)),
+            Output::Swept { began, least } => {
                 for owner in 0..self.owners.len() {
-                    self.input_soon(Dest::Owner(owner), Input::Finished(entry));
-                }
-            }
-            Output::CaughtUp(at) => {
-                for owner in 0..self.owners.len() {
-                    self.input_soon(Dest::Owner(owner), Input::CaughtUp(at));
-                }
-            }
-            Output::QueueRecovered => {
-                for owner in 0..self.owners.len() {
-                    self.input_soon(Dest::Owner(owner), Input::QueueRecovered);
+                    self.input_soon(Dest::Owner(owner), Input::Swept { began, least });
                 }
             }
             Output::AskBirth(account) => self.input_soon(Dest::Directory, Input::AskBirth(account)),
@@ -1473,7 +1472,8 @@ impl Node {
             | Call::MaySend { .. }
             | Call::Resolve { .. }
             | Call::Mailbox { .. }
-            | Call::Accept(_) => Reply::Failed(Failure::Temporary),
+            | Call::Accept(_)
+            | Call::Queue(_) => Reply::Failed(Failure::Temporary),
         })
     }
 }
@@ -1513,17 +1513,22 @@ fn directory(config: &owner::Config, run: u8) -> DirectoryOwner {
     DirectoryOwner::new(config, authenticator)
 }
 
-fn queue_config(config: &owner::Config, limits: &queue::Limits) -> queue::Config {
+/// `run`: how often the node has started.
+fn queue_config(config: &owner::Config, limits: &queue::Limits, run: u8) -> queue::Config {
     queue::Config {
-        peers: config.peers.keys().copied().collect(),
+        peers: config.peers.clone(),
         holders: config.holders.clone(),
-        in_cluster: config.in_cluster,
-        shipping: config.shipping,
+        owners: OWNERS,
         takeover_after_seconds: 10,
-        waits: waits(),
-        ..queue::Config::alone(config.origin, limits.clone())
+        repair_after_seconds: 30,
+        confirm_micros: waits().timeout_micros,
+        seed: config.origin.get() ^ u64::from(run),
+        ..queue::Config::alone(config.origin, config.slot, limits.clone())
     }
 }
+
+/// Machines that have accounts.
+const OWNERS: usize = 2;
 
 /// Every partition of accounts.
 #[must_use]
@@ -1536,15 +1541,15 @@ fn owners(config: &owner::Config) -> Vec<PartitionOwner> {
         waits: waits(),
         ..config.clone()
     };
-    (0..2)
+    (0..OWNERS)
         .map(|_| PartitionOwner::new(config.clone()))
         .collect()
 }
 
 /// How long clients and senders wait for other nodes.
-fn waits() -> queue::waits::Config {
-    queue::waits::Config {
+fn waits() -> owner::waits::Config {
+    owner::waits::Config {
         timeout_micros: 6_000_000,
-        ..queue::waits::Config::default()
+        ..owner::waits::Config::default()
     }
 }

@@ -11,9 +11,7 @@ use whimbrel_service::{
     },
     content::Content,
     machine::{Note, RequestId},
-    owner,
-    peers::{self, Frame},
-    queue,
+    owner, peers, queue,
 };
 use whimbrel_sim::{
     client,
@@ -38,9 +36,6 @@ struct Cluster {
     /// Only if they are for this node.
     withheld_from: Option<usize>,
     held: BTreeSet<(usize, usize, Option<PartitionId>)>,
-    /// Batches of the queue are not taken to these nodes: other frames of it are.
-    no_mail_to: BTreeSet<usize>,
-    mail_held: Vec<(usize, usize, Frame)>,
     /// Bodies are not taken either.
     bodies_withheld: bool,
     /// Nodes that are gone for good, disks included.
@@ -91,8 +86,6 @@ impl Cluster {
             withheld: None,
             withheld_from: None,
             held: BTreeSet::new(),
-            no_mail_to: BTreeSet::new(),
-            mail_held: Vec::new(),
             bodies_withheld: false,
             lost: BTreeSet::new(),
             notes: Vec::new(),
@@ -216,6 +209,10 @@ impl Cluster {
                             self.awake.insert((from, to.unwrap(), partition));
                         }
                         Outcome::Stopped(cause) => panic!("{from} stopped: {cause}"),
+                        // The queue hears nothing, since its frames are withheld.
+                        Outcome::Unlink(peer) if self.withheld == Some(QUEUE) => {
+                            self.link_anew(from, peer);
+                        }
                         Outcome::Unlink(peer) => panic!("{from} ends the stream to {peer:?}"),
                         _ => {}
                     }
@@ -238,13 +235,23 @@ impl Cluster {
                 if !self.linked {
                     continue;
                 }
-                let is_mail =
-                    matches!(frame, Frame::Batches(_)) && partition == Some(PartitionId::QUEUE);
-                match is_mail && self.no_mail_to.contains(&to) {
-                    true => self.mail_held.push((from, to, frame)),
-                    false => self.nodes[to].1.receive(id, frame),
-                }
+                self.nodes[to].1.receive(id, frame);
             }
+        }
+    }
+
+    fn link_anew(&mut self, from: usize, peer: Incarnation) {
+        let (id, to) = (
+            self.nodes[from].0,
+            self.nodes.iter().position(|(id, _)| *id == peer),
+        );
+        let to = to.unwrap();
+        if !self.linked || self.lost.contains(&to) {
+            return;
+        }
+        for up in [false, true] {
+            self.nodes[from].1.link(peer, up);
+            self.nodes[to].1.link(id, up);
         }
     }
 

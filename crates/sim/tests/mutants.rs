@@ -42,9 +42,6 @@ use At::{Anywhere, Cluster, Lost, Regions, Test};
 /// other here, and slots that nobody ever had are given first. Rules that need one situation are broken by `service/tests/mutants.rs`, and those of
 /// leaving by `sim/tests/cluster/leaving.rs`.
 const MUTANTS: &[(&str, &[&str], At)] = &[
-    ("abort-not-heard", &["told to come back"], Lost(7)),
-    ("abort-not-logged", &["told to come back"], Lost(7)),
-    ("accepted-before-enough", &["D1/D2"], Lost(2)),
     ("all-was-shown", &["overlooks"], Cluster(18)),
     ("announce-forgotten", &["U2", "overlooks"], Regions(2)),
     ("answered-before-sync", &["D1/D2"], Cluster(41)),
@@ -74,15 +71,14 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ),
     ("expunge-removes-unseen", &["U3", "D1"], Cluster(154)),
     ("expunge-spares-delivery", &["expunged"], Cluster(1)),
-    ("finished-entry-stays", &["told to come back"], Lost(35)),
     ("first-import-stays", &["U3"], Cluster(63)),
     ("first-spelling-stays", &["U3", "stored"], Cluster(4)),
     ("flags-keep-modseq", &["MODSEQ"], Lost(17)),
     ("foreign-not-applied", &["U3"], Regions(0)),
     (
-        "forgets-before-all-is-heard",
+        "forgets-before-a-sweep",
         &[],
-        Test(queued::removed_mail_does_not_come_back_where_its_entry_comes_late),
+        Test(queued::removed_mail_is_not_delivered_again_elsewhere),
     ),
     ("forwarded-is-done", &["D1/D2"], Cluster(4)),
     ("heard-not-released", &["answers:"], Regions(1)),
@@ -99,11 +95,6 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
     ("mark-goes-with-name", &["U2"], Cluster(333)),
     ("move-last-arrival-wins", &["U3"], Cluster(16)),
     ("nobody-comes-from-elsewhere", &["overlooks"], Cluster(5)),
-    (
-        "nobody-takes-over",
-        &[],
-        Test(queued::accepted_mail_survives_the_loss_of_the_node_that_took_it),
-    ),
     ("nobody-comes-back", &["is not back"], Cluster(15)),
     ("older-disks-go-on", &["of which peers have"], Cluster(2)),
     ("nobody-waits", &["told UID", "claims:"], Regions(0)),
@@ -113,7 +104,6 @@ const MUTANTS: &[(&str, &[&str], At)] = &[
         Regions(0),
     ),
     ("nothing-is-cut", &["numbers of the log"], Cluster(2)),
-    ("provisional-delivered", &["told to come back"], Lost(7)),
     (
         "removed-comes-back",
         &[],

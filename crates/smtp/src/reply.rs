@@ -200,6 +200,16 @@ impl Refusal {
         Refusal::new(452, Enhanced(3, 1), "Insufficient storage, try again later")
     }
 
+    /// 552 5.5.3 (RFC 5321, 4.5.3.1.10; RFC 3463): the message can go to some of the recipients at a time.
+    #[must_use]
+    pub fn too_many_recipients() -> Self {
+        Refusal::new(
+            552,
+            Enhanced(5, 3),
+            "Too many recipients for one message; send it to fewer at a time",
+        )
+    }
+
     /// 451 4.3.2: mail is accepted when other nodes have it, and too few can be reached. Nothing was written.
     #[must_use]
     pub fn not_accepting() -> Self {

@@ -94,6 +94,8 @@ impl Outcome {
             Failure::Inbox => (Code::Cannot, "INBOX cannot be deleted"),
             Failure::HasChildren => (Code::HasChildren, "Mailbox has inferior names"),
             Failure::Limit(what) => (Code::Limit, what),
+            // No command of IMAP sends mail.
+            Failure::TooManyRecipients => (Code::Limit, "Too many recipients"),
             Failure::OverQuota(what) => (Code::OverQuota, what),
             Failure::Storage => (Code::Unavailable, "Insufficient storage, try again later"),
             Failure::Clock => (

@@ -378,7 +378,7 @@ impl Fake {
                     signature: bytes("6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="),
                 }
             }
-            Call::MaySend { .. } | Call::Resolve { .. } | Call::Accept(_) => {
+            Call::MaySend { .. } | Call::Resolve { .. } | Call::Accept(_) | Call::Queue(_) => {
                 unreachable!("not a call of IMAP")
             }
         })

@@ -225,7 +225,7 @@ struct World<'a> {
     setting: &'a Setting,
     nodes: Vec<Node>,
     trace: Trace,
-    done: BTreeSet<EntryTag>,
+    done: BTreeSet<Order>,
     time: u64,
 }
 
@@ -444,7 +444,7 @@ impl World<'_> {
         self.time += 1 + u64::from(c % 3);
         match action.kind {
             Kind::Finish => {
-                self.done.insert(EntryId([1 + (a % 6) as u8; 16]).tag());
+                self.done.insert(Order::of(&[1 + (a % 6) as u8; 16]));
                 Ok(())
             }
             Kind::Look => self.look(i),
@@ -490,7 +490,7 @@ impl World<'_> {
             }
             Kind::Deliver => {
                 let entry = EntryId([1 + (a % 6) as u8; 16]);
-                if self.done.contains(&entry.tag()) {
+                if self.done.contains(&Order::of(&entry.0)) {
                     return None;
                 }
                 let message = new_message(1_000 + u64::from(a % 6), Flags::none());
@@ -500,7 +500,7 @@ impl World<'_> {
             Kind::Import => {
                 let entry = imported(a);
                 // No queue entry is under way for it, nor ever was.
-                self.done.insert(entry.tag());
+                self.done.insert(Order::of(&entry.0));
                 let message = new_message(2_000 + u64::from(a % 6), flags(c));
                 let plan = replica.plan_import(&at, &self.target(i, b), vec![(entry, message)]);
                 plan.map(|plan| plan.ops).unwrap_or_default()
@@ -593,7 +593,7 @@ impl World<'_> {
         let node = &mut self.nodes[i];
         let collected = node.replica.collect(
             &stable,
-            &|tag, _| done.contains(&tag),
+            &|order, _| done.contains(&order),
             Tombstones::Left,
             usize::MAX,
         );
@@ -688,7 +688,7 @@ impl World<'_> {
             }
         }
         for entry in 1..=6 {
-            self.done.insert(EntryId([entry; 16]).tag());
+            self.done.insert(Order::of(&[entry; 16]));
         }
         for i in 0..self.nodes.len() {
             self.look(i)?;

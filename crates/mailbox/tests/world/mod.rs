@@ -118,7 +118,7 @@ pub struct World {
     now: u64,
     cut: u8,
     owners: BTreeMap<(String, u32, u32), Id>,
-    done: BTreeSet<EntryTag>,
+    done: BTreeSet<Order>,
     wanderer: Client,
     home: usize,
     /// A takeover waits for nobody.
@@ -836,7 +836,7 @@ impl World {
             }
             Kind::Deliver => {
                 let entry = EntryId([1 + (a % 6) as u8; 16]);
-                if self.done.contains(&entry.tag()) {
+                if self.done.contains(&Order::of(&entry.0)) {
                     return Ok(());
                 }
                 // Where a delivery ends up may differ from node to node.
@@ -857,7 +857,7 @@ impl World {
                 plan.map_err(|e| e.to_string())?.ops
             }
             Kind::Finish => {
-                self.done.insert(EntryId([1 + (a % 6) as u8; 16]).tag());
+                self.done.insert(Order::of(&[1 + (a % 6) as u8; 16]));
                 return Ok(());
             }
             Kind::Copy | Kind::Move => {
@@ -997,7 +997,7 @@ impl World {
         let done = self.done.clone();
         let collected = self.nodes[i].replica.collect(
             &stable,
-            &|tag, _| done.contains(&tag),
+            &|order, _| done.contains(&order),
             Tombstones::Left,
             usize::MAX,
         );
@@ -1382,7 +1382,7 @@ impl World {
                 .map(|node| (node.origin, was.clone()))
                 .collect();
             for tag in 1..=6 {
-                self.done.insert(EntryId([tag; 16]).tag());
+                self.done.insert(Order::of(&[tag; 16]));
             }
             self.collect(i);
             if self.nodes[i].replica.replicated_rows(false) != before {

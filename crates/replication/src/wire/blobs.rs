@@ -47,7 +47,7 @@ pub struct BlobHave {
     /// Whether the sender asks the receiver the same.
     #[n(2)]
     pub ask: bool,
-    /// The partition whose batch names the blob; `None`: the queue.
+    /// The partition whose batch names the blob; `None`: a blob that was wanted is not here.
     #[n(3)]
     pub partition: Option<PartitionId>,
 }

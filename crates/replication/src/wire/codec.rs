@@ -4,8 +4,10 @@ use bytes::{Buf, Bytes, BytesMut};
 use minicbor::{Decode, Encode};
 
 use super::{
-    BULK_BYTES_MAX, BlobChunk, BlobPush, CONTROL_BYTES_MAX, Frame, HEADER_BYTES, StateChunk,
+    BULK_BYTES_MAX, BlobChunk, BlobPush, CONTROL_BYTES_MAX, Deliver, Frame, HEADER_BYTES,
+    StateChunk,
     blobs::{BlobChunkHead, BlobPushHead},
+    deliver::DeliverHead,
     frames::{Batches, BatchesHead, StateChunkHead},
 };
 
@@ -36,6 +38,7 @@ mod kind {
     pub(super) const COVERED: u16 = 37;
     pub(super) const DELIVER: u16 = 64;
     pub(super) const DELIVERED: u16 = 65;
+    pub(super) const QUEUE: u16 = 66;
 }
 
 /// Bytes that are no frame. The peer is at fault, and the link ends.
@@ -124,8 +127,23 @@ impl Frame {
             }
             Self::Leaving(frame) => put(out, kind::LEAVING, frame),
             Self::Covered(frame) => put(out, kind::COVERED, frame),
-            Self::Deliver(frame) => put(out, kind::DELIVER, frame),
+            Self::Deliver(frame) => {
+                let head = DeliverHead {
+                    entry: frame.entry,
+                    index: frame.index,
+                    needed: frame.needed,
+                    nodes: frame.nodes.clone(),
+                    asks: frame.asks,
+                };
+                put(out, kind::DELIVER, &head);
+                out.extend_from_slice(&frame.delivery);
+                kind::DELIVER
+            }
             Self::Delivered(frame) => put(out, kind::DELIVERED, frame),
+            Self::Queue(bytes) => {
+                out.extend_from_slice(bytes);
+                kind::QUEUE
+            }
         };
         let length = out.len() - start - HEADER_BYTES;
         assert!(length <= bytes_max(kind), "frame {kind} of {length} bytes");
@@ -197,8 +215,19 @@ impl Frame {
             }
             kind::LEAVING => Self::Leaving(get(kind, &body)?.0),
             kind::COVERED => Self::Covered(get(kind, &body)?.0),
-            kind::DELIVER => Self::Deliver(get(kind, &body)?.0),
+            kind::DELIVER => {
+                let (head, at): (DeliverHead, usize) = get(kind, &body)?;
+                Self::Deliver(Deliver {
+                    entry: head.entry,
+                    index: head.index,
+                    needed: head.needed,
+                    nodes: head.nodes,
+                    asks: head.asks,
+                    delivery: body.slice(at..),
+                })
+            }
             kind::DELIVERED => Self::Delivered(get(kind, &body)?.0),
+            kind::QUEUE => Self::Queue(body),
             _ => return Err(malformed("unknown".into())),
         })
     }
@@ -226,12 +255,13 @@ fn get<'b, T: Decode<'b, ()>>(kind: u16, body: &'b [u8]) -> Result<(T, usize), W
 }
 
 fn known(kind: u16) -> bool {
-    matches!(kind, 1..=4 | 16..=19 | 21..=24 | 32..=37 | 48..=52 | 64..=65)
+    matches!(kind, 1..=4 | 16..=19 | 21..=24 | 32..=37 | 48..=52 | 64..=66)
 }
 
 fn bytes_max(kind: u16) -> usize {
     match kind {
         kind::BATCHES | kind::STATE_CHUNK | kind::BLOB_CHUNK => BULK_BYTES_MAX,
+        kind::DELIVER | kind::QUEUE => BULK_BYTES_MAX,
         // Frames of unknown kinds are skipped without being kept.
         _ if !known(kind) => BULK_BYTES_MAX,
         _ => CONTROL_BYTES_MAX,

@@ -3,27 +3,40 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::Incarnation;
 
-/// A feature of the handshake: the node makes deliveries for others. A node without it skips these frames, and is not asked.
-pub const FEATURE_DELIVER: u64 = 8;
-
-/// Asks the receiver to make a delivery of an entry that its queue has, too.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+/// Asks the receiver to make a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deliver {
     /// The id of the entry.
-    #[cbor(n(0), with = "minicbor::bytes")]
     pub entry: [u8; 16],
     /// The index of the delivery in the entry.
-    #[n(1)]
     pub index: u32,
     /// So many other nodes have to apply the delivery before it is done.
-    #[n(2)]
     pub needed: u32,
-    /// Nodes that count for this: they have the blob until the entry is finished.
-    #[n(3)]
+    /// Nodes that count for this: they have the blob until the entry is done.
     pub nodes: BTreeSet<Incarnation>,
+    /// These are too few: other nodes count when they say that they have the blob.
+    pub asks: bool,
+    /// The entry with this delivery alone, in the queue's own form: raw bytes behind the other fields.
+    pub delivery: Bytes,
+}
+
+/// [`Deliver`] without its raw bytes.
+#[derive(Encode, Decode)]
+pub(super) struct DeliverHead {
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub(super) entry: [u8; 16],
+    #[n(1)]
+    pub(super) index: u32,
+    #[n(2)]
+    pub(super) needed: u32,
+    #[n(3)]
+    pub(super) nodes: BTreeSet<Incarnation>,
+    #[n(4)]
+    pub(super) asks: bool,
 }
 
 /// The answer to [`Deliver`].

@@ -16,8 +16,9 @@ mod frames;
 mod leaving;
 
 pub use blobs::{BlobChunk, BlobDone, BlobHave, BlobName, BlobPush, BlobWant};
+use bytes::Bytes;
 pub use codec::{Decoder, WireError};
-pub use deliver::{Deliver, Delivered, FEATURE_DELIVER};
+pub use deliver::{Deliver, Delivered};
 pub use frames::{
     Account, Ack, Announced, Batches, Excepted, Generations, Handshake, Head, Hello, Links, Ping,
     Pong, Readers, ReadersOf, Reading, Room, StateBegin, StateChunk, StateEnd, StateTake,
@@ -29,9 +30,9 @@ use whimbrel_crdt::PartitionId;
 pub use crate::roster::Roster;
 
 /// The oldest version of the wire format that this program speaks.
-pub const WIRE_MIN: u16 = 1;
+pub const WIRE_MIN: u16 = 2;
 /// The newest.
-pub const WIRE_MAX: u16 = 1;
+pub const WIRE_MAX: u16 = 2;
 
 /// Bytes before a body.
 pub const HEADER_BYTES: usize = 6;
@@ -71,6 +72,8 @@ pub enum Frame {
     Covered(Covered),
     Deliver(Deliver),
     Delivered(Delivered),
+    /// A frame of the queue, in the form of the crate `queue`.
+    Queue(Bytes),
 }
 
 impl Frame {
@@ -92,7 +95,7 @@ impl Frame {
             Self::Leaving(frame) => frame.partition,
             Self::Covered(frame) => frame.partition,
             Self::BlobHave(frame) => return frame.partition,
-            Self::Deliver(_) | Self::Delivered(_) => PartitionId::QUEUE,
+            Self::Deliver(_) | Self::Delivered(_) | Self::Queue(_) => PartitionId::QUEUE,
             Self::Handshake(_)
             | Self::Ping(_)
             | Self::Pong(_)

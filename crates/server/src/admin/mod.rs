@@ -2,10 +2,11 @@
 //!
 //! Invariants: only the user who runs the server (and root) gets answers; a password never crosses the socket, only its verifier.
 //!
-//! Reading order: [`protocol`] (messages), [`server`], [`session`] (IMAP of any account), [`client`].
+//! Reading order: [`protocol`] (messages), [`server`], [`queue`], [`session`] (IMAP of any account), [`client`].
 
 pub mod client;
 pub mod protocol;
+pub mod queue;
 pub mod server;
 pub mod session;
 

@@ -1,7 +1,7 @@
 //! The protocol of the admin socket: one question and its answer, each as frames of JSON.
 //!
-//! A frame is its length in bytes, 4 bytes big-endian, and so much JSON. A question is one frame. An answer is one frame or, for lists and for the
-//! status of a cluster, several, all but the last with `"more":true`.
+//! A frame is its length in bytes, 4 bytes big-endian, and so much JSON. A question is one frame. An answer is one frame or, for lists, the queue and
+//! the status of a cluster, several, all but the last with `"more":true`.
 
 use std::io;
 
@@ -14,6 +14,7 @@ use whimbrel_service::{
     scram::from_text,
 };
 
+use super::queue::{self, Entry, Filter};
 use crate::{
     cluster::{Drain, Removal, Remove, Status},
     node::random,
@@ -26,6 +27,9 @@ pub const QUESTION_BYTES_MAX: usize = 16 * 1024;
 pub const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// Lines of a list in one frame: with the longest addresses they stay below the limit of a frame.
 pub const LINES_PER_FRAME_MAX: usize = 500;
+
+/// The queue is only shown by its machine, which delivers: a look must not do that.
+pub const NO_QUEUE: &str = "no server runs here: start it, or see `whimbrel check`";
 
 /// Questions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +93,13 @@ pub enum Question {
     },
     /// All aliases.
     AliasList {},
+    /// Entries of the queue that this node holds.
+    QueueList(Filter),
+    /// One entry of the queue, with all of its recipients.
+    QueueShow {
+        /// Its id, hexadecimal.
+        id: String,
+    },
     /// Asks for the status of the node's cluster.
     ClusterStatus {},
     /// Drains a node, or ends a drain; the answer is the progress.
@@ -143,6 +154,15 @@ pub enum Answer {
         status: Status,
         /// Whether more frames follow. An earlier version has one.
         #[serde(default)]
+        more: bool,
+    },
+    /// Entries of the queue.
+    Queue {
+        /// Some of them, by their ids. An entry may go on in the next frame, with further recipients.
+        entries: Vec<Entry>,
+        /// Where the next question goes on; `None`: there are no others.
+        next: Option<String>,
+        /// Whether more frames follow.
         more: bool,
     },
     /// The progress of a drain.
@@ -332,6 +352,9 @@ impl Question {
             Question::AliasRemove { from, to } => AdminCall::RemoveAlias { from, to },
             Question::AliasList {} => AdminCall::ListAliases,
             Question::Session { .. } => return Err("a session wants a running server".to_owned()),
+            Question::QueueList(_) | Question::QueueShow { .. } => {
+                return Err(NO_QUEUE.to_owned());
+            }
             Question::ClusterStatus {}
             | Question::ClusterDrain { .. }
             | Question::ClusterRemove(_) => {
@@ -451,6 +474,23 @@ impl Answer {
                 *more = still;
                 Ok(!still)
             }
+            (
+                Answer::Queue {
+                    entries,
+                    next,
+                    more,
+                },
+                Answer::Queue {
+                    entries: further,
+                    next: then,
+                    more: still,
+                },
+            ) => {
+                queue::join(entries, further);
+                *next = then;
+                *more = still;
+                Ok(!still)
+            }
             _ => Err(invalid("the parts of the answer do not fit together")),
         }
     }
@@ -462,6 +502,7 @@ impl Answer {
             Answer::Accounts { more: true, .. }
                 | Answer::Aliases { more: true, .. }
                 | Answer::Cluster { more: true, .. }
+                | Answer::Queue { more: true, .. }
         )
     }
 }

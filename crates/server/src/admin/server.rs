@@ -13,11 +13,12 @@ use whimbrel_service::admin::{AdminCall, AdminReply};
 
 use super::{
     protocol::{self, Answer, QUESTION_BYTES_MAX, Question},
+    queue,
     session::{Serve, Sessions},
     short_path,
 };
 use crate::{
-    cluster::{DrainAsk, Told},
+    cluster::{DrainAsk, NodeNames, Told},
     router::Router,
 };
 
@@ -162,6 +163,16 @@ async fn answer(
             }
         };
     }
+    if let Question::QueueList(filter) = &question {
+        let names = names(cluster).await;
+        queue::list(&mut stream, board, &names, filter).await?;
+        return Ok(None);
+    }
+    if let Question::QueueShow { id } = &question {
+        let names = names(cluster).await;
+        queue::show(&mut stream, board, &names, id).await?;
+        return Ok(None);
+    }
     if question == (Question::ClusterStatus {}) {
         let status = match cluster {
             Some(cluster) => cluster.status().await,
@@ -192,6 +203,13 @@ async fn answer(
     Ok(None)
 }
 
+async fn names(cluster: Option<&Told>) -> NodeNames {
+    match cluster {
+        Some(cluster) => cluster.names().await.unwrap_or_default(),
+        None => NodeNames::default(),
+    }
+}
+
 /// The account with this address.
 async fn account(board: &Router, address: &str) -> Result<AccountId, String> {
     match board.admin(AdminCall::ListAccounts).await {
@@ -206,7 +224,7 @@ async fn account(board: &Router, address: &str) -> Result<AccountId, String> {
     }
 }
 
-fn refused(reason: &str) -> Answer {
+pub(super) fn refused(reason: &str) -> Answer {
     Answer::Refused {
         reason: reason.to_owned(),
     }

@@ -3,12 +3,17 @@
 use std::{os::unix::fs::PermissionsExt as _, sync::Arc};
 
 use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::UnixStream};
-use whimbrel_mailbox::AccountId;
-use whimbrel_service::admin::{AccountLine, AdminCall, AdminReply};
+use whimbrel_crdt::Incarnation;
+use whimbrel_mailbox::{AccountId, Date, EntryId, MailboxName};
+use whimbrel_service::{
+    admin::{AccountLine, AdminCall, AdminReply},
+    api::{Call, Failure, QueueCall, QueueEntry, QueuePage, QueueState, Reply},
+};
 
 use super::{
     client::ask_server,
     protocol::{Answer, LINES_PER_FRAME_MAX, QUESTION_BYTES_MAX, Question, status_frames},
+    queue::{Entry, Filter, RECIPIENTS_LISTED_MAX, State},
     server::{bind, may_administer, serve},
     *,
 };
@@ -52,6 +57,246 @@ impl World {
         };
         let (call, answer) = tokio::join!(answering, ask_server(stream, &question));
         (call, answer.unwrap())
+    }
+}
+
+impl World {
+    /// Asks, and answers as a queue with these entries and a directory with two accounts would. Once `pages` are read, the queue fails.
+    async fn ask_queue(
+        &mut self,
+        question: &Question,
+        entries: &[QueueEntry],
+        mut pages: usize,
+    ) -> Answer {
+        let stream = self.connect().await;
+        let mut asking = std::pin::pin!(ask_server(stream, question));
+        loop {
+            tokio::select! {
+                answer = &mut asking => return answer.unwrap(),
+                asked = self.inboxes.queue.questions.recv() => {
+                    let Some(Asked::Call(Call::Queue(call), answer, _)) = asked else {
+                        panic!("another question")
+                    };
+                    let reply = match pages.checked_sub(1) {
+                        Some(_) => Reply::Queue(page_of(entries, call)),
+                        None => Reply::Failed(Failure::Temporary),
+                    };
+                    pages = pages.saturating_sub(1);
+                    assert!(answer.send(reply).is_ok());
+                }
+                asked = self.inboxes.directory.questions.recv() => {
+                    let Some(Asked::Admin(AdminCall::ListAccounts, answer, _)) = asked else {
+                        panic!("another question")
+                    };
+                    let line = |number| AccountLine {
+                        address: format!("user-{number}@example.org"),
+                        account: AccountId([number; 16]),
+                        created: 0,
+                        set_aside: false,
+                    };
+                    let accounts = AdminReply::Accounts((0..2).map(line).collect());
+                    assert!(answer.send(accounts).is_ok());
+                }
+            }
+        }
+    }
+}
+
+/// As the machine makes it.
+fn page_of(entries: &[QueueEntry], call: QueueCall) -> QueuePage {
+    let (from, limit, last) = match call {
+        QueueCall::List { from, limit } => (from, limit.min(100), None),
+        QueueCall::Show(id) => (Some(id), 1, Some(id)),
+    };
+    let wanted = |of: &&QueueEntry| {
+        from.is_none_or(|from| of.id >= from) && last.is_none_or(|last| of.id <= last)
+    };
+    let mut rest = entries.iter().filter(wanted);
+    let page = rest.by_ref().take(limit).cloned().collect();
+    QueuePage {
+        entries: page,
+        next: rest.next().map(|of| of.id),
+    }
+}
+
+fn numbered(number: u32) -> EntryId {
+    EntryId(u128::from(number).to_be_bytes())
+}
+
+/// An entry to so many recipients; each third one is a copy.
+fn queued(number: u32, recipients: usize) -> QueueEntry {
+    // The longest name, with a character that takes two in JSON.
+    let target = MailboxName::new(&"\"x".repeat(500)).unwrap();
+    QueueEntry {
+        id: numbered(number),
+        sender: format!("{number}@example.net"),
+        size: number,
+        date: Date {
+            seconds: number.into(),
+            zone_minutes: 0,
+        },
+        deliveries: (0..recipients)
+            .map(|of| (AccountId([of as u8 % 3; 16]), target.clone()))
+            .collect(),
+        owners: vec![Incarnation::new(1).unwrap()],
+        state: match number % 3 {
+            0 => QueueState::Copy,
+            _ => QueueState::Waiting {
+                not_before_micros: 0,
+            },
+        },
+    }
+}
+
+fn listed(answer: Answer) -> (Vec<Entry>, Option<String>) {
+    match answer {
+        Answer::Queue {
+            entries,
+            next,
+            more: false,
+        } => (entries, next),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn of_numbers(entries: &[Entry]) -> Vec<u32> {
+    entries.iter().map(|entry| entry.size).collect()
+}
+
+#[tokio::test]
+async fn the_queue_is_listed_page_by_page() {
+    let mut world = world();
+    let entries: Vec<_> = (1..=250).map(|number| queued(number, 1)).collect();
+    let mut check = async |filter: Filter, expected: Vec<u32>, next: Option<u32>| {
+        let question = Question::QueueList(filter.clone());
+        let answer = world.ask_queue(&question, &entries, usize::MAX).await;
+        let (entries, then) = listed(answer);
+        assert_eq!(of_numbers(&entries), expected, "{filter:?}");
+        assert_eq!(then, next.map(|of| numbered(of).to_string()), "{filter:?}");
+    };
+    let all = || Filter {
+        limit: 1000,
+        ..Filter::default()
+    };
+    check(all(), (1..=250).collect(), None).await;
+    let some = |limit| Filter { limit, ..all() };
+    check(some(120), (1..=120).collect(), Some(121)).await;
+    check(some(200), (1..=200).collect(), Some(201)).await;
+    check(some(250), (1..=250).collect(), None).await;
+    let rest = Filter {
+        from: Some(numbered(121).to_string()),
+        ..all()
+    };
+    check(rest, (121..=250).collect(), None).await;
+    let copies = Filter {
+        state: Some(State::Copy),
+        limit: 40,
+        ..all()
+    };
+    check(copies, (1..=40).map(|of| 3 * of).collect(), Some(123)).await;
+    let old = Filter {
+        until: Some(2),
+        recipient: Some("@EXAMPLE.org".to_owned()),
+        ..all()
+    };
+    check(old, vec![1, 2], None).await;
+    let nobody = Filter {
+        recipient: Some("user-1@example.org".to_owned()),
+        ..all()
+    };
+    check(nobody, vec![], None).await;
+}
+
+/// Others can ask in between, and no question exceeds its time.
+#[tokio::test]
+async fn a_question_looks_at_a_part_of_a_long_queue() {
+    let mut world = world();
+    let entries: Vec<_> = (1..=10_050).map(|number| queued(number, 0)).collect();
+    let mut filter = Filter {
+        sender: Some("10001@example.net".to_owned()),
+        limit: 1000,
+        ..Filter::default()
+    };
+    let question = Question::QueueList(filter.clone());
+    let (found, next) = listed(world.ask_queue(&question, &entries, usize::MAX).await);
+    assert!(found.is_empty());
+    assert_eq!(next, Some(numbered(10_001).to_string()));
+    filter.from = next;
+    let question = Question::QueueList(filter);
+    let (found, next) = listed(world.ask_queue(&question, &entries, usize::MAX).await);
+    assert_eq!((of_numbers(&found), next), (vec![10_001], None));
+}
+
+/// A frame that is too long would end the connection of [`ask_server`].
+#[tokio::test]
+async fn entries_with_very_many_recipients_come_whole() {
+    let mut world = world();
+    let entries: Vec<_> = [2, 5_000, 0, 100, 101]
+        .into_iter()
+        .zip(1..)
+        .map(|(recipients, number)| queued(number, recipients))
+        .collect();
+    let question = Question::QueueList(Filter {
+        limit: 10,
+        ..Filter::default()
+    });
+    let (found, _) = listed(world.ask_queue(&question, &entries, usize::MAX).await);
+    assert_eq!(of_numbers(&found), [1, 2, 3, 4, 5]);
+    for (found, entry) in found.iter().zip(&entries) {
+        let count = entry.deliveries.len();
+        assert_eq!(found.recipient_count, count as u64);
+        assert_eq!(found.recipients.len(), count.min(RECIPIENTS_LISTED_MAX));
+    }
+    let id = numbered(2).to_string();
+    let question = Question::QueueShow { id };
+    let (found, next) = listed(world.ask_queue(&question, &entries, usize::MAX).await);
+    assert_eq!((of_numbers(&found), next), (vec![2], None));
+    let accounts: Vec<_> = found[0].recipients.iter().map(|of| &of.account).collect();
+    let expected = entries[1].deliveries.iter().map(|(of, _)| of.to_string());
+    assert!(accounts.into_iter().cloned().eq(expected));
+}
+
+#[tokio::test]
+async fn a_queue_that_cannot_be_read_says_so() {
+    let mut world = world();
+    let entries: Vec<_> = (1..=250).map(|number| queued(number, 1)).collect();
+    let list = Question::QueueList(Filter {
+        limit: 1000,
+        ..Filter::default()
+    });
+    let show = |id: &str| Question::QueueShow { id: id.to_owned() };
+    let known = numbered(1).to_string();
+    let mut refused = async |question: &Question, pages: usize, expected: &str| {
+        let answer = world.ask_queue(question, &entries, pages).await;
+        let Answer::Refused { reason } = answer else {
+            panic!("{answer:?}")
+        };
+        assert!(reason.contains(expected), "{reason}");
+    };
+    refused(&list, 0, "cannot be read now").await;
+    refused(&show(&known), 0, "cannot be read now").await;
+    refused(&show(&"f".repeat(32)), 1, "no queue entry ffff").await;
+    refused(&show("1"), 1, "not the id").await;
+    let wrong = Question::QueueList(Filter {
+        from: Some("1".to_owned()),
+        ..Filter::default()
+    });
+    refused(&wrong, 1, "not the id").await;
+    // What was read comes, and the next question goes on behind it.
+    let (found, next) = listed(world.ask_queue(&list, &entries, 2).await);
+    assert_eq!(of_numbers(&found), (1..=200).collect::<Vec<_>>());
+    assert_eq!(next, Some(numbered(201).to_string()));
+}
+
+/// Without a server nothing is opened: that would deliver.
+#[test]
+fn the_queue_wants_a_running_server() {
+    for question in [
+        Question::QueueList(Filter::default()),
+        Question::QueueShow { id: "f".repeat(32) },
+    ] {
+        let refusal = question.into_call().unwrap_err();
+        assert!(refusal.contains("no server runs here"), "{refusal}");
     }
 }
 

@@ -17,7 +17,7 @@ use whimbrel_service::{
         AWAY_KEY, JOINING_KEY, OWN_ROWS_END, POSITION_KEY, missing_blob_of_key, store_partition,
     },
     owner::{blob_name, keys::is_coming},
-    verify::{self, Fault, Needed, Queue, Replay},
+    verify::{self, Fault, Needed, Replay},
 };
 use whimbrel_storage::{
     BlobReader as _, BlobStore as _, Hash, KeyRange, LogPosition, LogStore as _, Origin, ScanLimit,
@@ -391,20 +391,11 @@ impl Checker<'_> {
     async fn queue(&mut self) -> Result<(), Failure> {
         let partition = PartitionId::QUEUE;
         let rows = self.rows(partition, KeyRange::all()).await?;
-        let logs = self.store.log_positions(store_partition(partition)).await?;
-        let (mut queue, needed) = Queue::new(&rows, logs);
-        self.report.summary.queued += queue.len() as u64;
-        let before = self.report.found.len();
-        let logs = self.logs(partition, |batch| queue.take(&batch)).await?;
-        let all = self.report.found.len() == before;
-        let position = rows.iter().find(|(key, _)| key == POSITION_KEY);
-        if let Err(fault) = verify::position(position.map(|(_, value)| value), &logs) {
-            self.faults(partition, vec![fault]);
-        }
-        self.faults(partition, queue.end(all));
-        let missing_blobs = missing_blobs(&rows);
+        let (entries, needed, faults) = verify::queue(&rows);
+        self.report.summary.queued += entries as u64;
+        self.faults(partition, faults);
         for needed in needed {
-            self.needed(partition, needed, &missing_blobs).await?;
+            self.needed(partition, needed, &BTreeSet::new()).await?;
         }
         Ok(())
     }

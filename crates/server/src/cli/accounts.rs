@@ -201,9 +201,11 @@ fn show(made: Option<Zeroizing<String>>) -> Result<(), Failure> {
 fn tell(config: &Config, question: Question) -> Result<(), Failure> {
     let change = question.change();
     match runtime()?.block_on(ask(config, question, fatal()))? {
-        Answer::Session { .. } | Answer::Cluster { .. } | Answer::Drain(_) | Answer::Removal(_) => {
-            Err("the server gave an unexpected answer".into())
-        }
+        Answer::Session { .. }
+        | Answer::Cluster { .. }
+        | Answer::Queue { .. }
+        | Answer::Drain(_)
+        | Answer::Removal(_) => Err("the server gave an unexpected answer".into()),
         Answer::Done {} => {
             // On standard error: programs read passwords and lists from standard output.
             if let Some(change) = change {

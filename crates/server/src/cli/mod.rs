@@ -10,6 +10,7 @@ mod check;
 pub(crate) mod cluster;
 mod node;
 mod prompt;
+mod queue;
 mod run;
 mod transfer;
 
@@ -22,6 +23,7 @@ use crate::{
     demo::regions::{FIRST_PORT, REGIONS_MAX},
 };
 
+pub use queue::{Queue, StateName};
 pub(crate) use run::Stop;
 pub use run::run;
 pub use transfer::{Common, EXIT_SKIPPED, FormName, ImportFrom, QuotingName};
@@ -116,6 +118,20 @@ pub enum Command {
         /// The command.
         #[command(subcommand)]
         command: Alias,
+    },
+    /// List and show messages that are accepted and not delivered yet; the server must run
+    #[command(
+        after_help = "The queue holds accepted messages until all recipients have them. A look changes nothing. Each node shows what it holds: entries that it \
+                      delivers, and copies of what other nodes deliver.\n\n\
+                      Examples:\n  \
+                      whimbrel queue list\n  \
+                      whimbrel queue list --older-than 1h --recipient anne@example.org\n  \
+                      whimbrel queue show 5f0c3a9de1b24c7788a1d2f3e4b5c697"
+    )]
+    Queue {
+        /// The command.
+        #[command(subcommand)]
+        command: Queue,
     },
     /// Verify everything in the data directory without changing it; stop the server first
     #[command(
@@ -519,6 +535,25 @@ mod tests {
         check(
             "whimbrel alias remove info@example.org anne@example.org",
             true,
+        );
+        check("whimbrel queue list", true);
+        check(
+            "whimbrel queue list --sender <> --recipient @b.c --older-than 2h --state copy --limit 5 --json --config a.toml",
+            true,
+        );
+        check("whimbrel queue list --sender anne", false);
+        check("whimbrel queue list --recipient <>", false);
+        check("whimbrel queue list --older-than 2", false);
+        check("whimbrel queue list --state late", false);
+        check("whimbrel queue list --limit 0", false);
+        check(
+            "whimbrel queue show 0123456789abcdef0123456789ABCDEF --json",
+            true,
+        );
+        check("whimbrel queue show", false);
+        check(
+            "whimbrel queue show +123456789abcdef0123456789abcdef",
+            false,
         );
         check("whimbrel check --json --scratch /tmp", true);
         check(

@@ -14,7 +14,9 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{Cli, Command, ConfigFile, EXIT_FATAL, accounts, check, cluster, node, transfer};
+use super::{
+    Cli, Command, ConfigFile, EXIT_FATAL, accounts, check, cluster, node, queue, transfer,
+};
 use crate::{
     actor::Fatal,
     config::{self, Config},
@@ -52,6 +54,7 @@ pub fn run(cli: Cli) -> ExitCode {
         }
         Command::Account { command } => accounts::account(command),
         Command::Alias { command } => accounts::alias(command),
+        Command::Queue { command } => queue::queue(command),
         Command::Check {
             json,
             scratch,

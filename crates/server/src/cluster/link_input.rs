@@ -267,9 +267,6 @@ impl<S: Store> Ways<S> {
     async fn to_machine(&self, peer: Incarnation, frame: Frame) {
         match frame.partition() {
             Some(partition) => self.board.frame_of_peer(partition, peer, frame).await,
-            None if matches!(&frame, Frame::BlobHave(have) if have.here) => {
-                self.board.body_at_peer(peer, frame).await;
-            }
             None => self.to_bodies(blobs::Told::Frame(peer, frame)).await,
         }
     }

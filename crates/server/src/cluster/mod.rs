@@ -24,6 +24,7 @@ pub mod files;
 mod link_input;
 mod links;
 mod log_retention;
+mod node_names;
 mod placing;
 pub(crate) mod relay;
 mod removal;
@@ -54,7 +55,7 @@ pub use self::status::{
     Drain, DrainAsk, DrainLine, Here, Lag, LogLine, NodeLine, PartitionLine, Removal, Remove,
     Status,
 };
-pub(crate) use self::{blobs::Ask, placing::least, roster_store::Told};
+pub(crate) use self::{blobs::Ask, node_names::NodeNames, placing::least, roster_store::Told};
 use self::{files::Files, roster_store::State, startup_identity::StartupIdentity};
 use crate::{
     actor::Fatal,

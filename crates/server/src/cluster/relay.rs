@@ -268,10 +268,10 @@ impl<S: Store> Relays<S> {
     pub(crate) async fn find(&self, handover: &Handover) -> Result<Way, &'static str> {
         let until = Instant::now() + OPEN_TIME_MAX;
         let head = Head::of(handover, self.state.me());
-        // Mail from strangers is spread over the nodes, since all have the queue.
+        // Mail from strangers is spread over the nodes, since any can accept it.
         let any = || PartitionId::accounts((handover.peer.session.0 % 256) as u8);
         let partition = handover.account.map_or_else(any, partition_of);
-        // Mail from strangers goes to the queue, which all nodes hold.
+        // Mail from strangers goes to the queue: each node has one.
         let held = handover.account.map_or(PartitionId::QUEUE, partition_of);
         let (nodes, linked) = self.nodes(held);
         let order = self.serve(partition, &nodes).order;

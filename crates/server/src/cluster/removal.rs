@@ -17,9 +17,6 @@ use whimbrel_service::{
 use super::roster_store::State;
 use crate::{router::Router, store_calls::Store};
 
-/// Partitions of which there is one.
-const NODE_WIDE: [PartitionId; 2] = [PartitionId::DIRECTORY, PartitionId::QUEUE];
-
 /// Runs as long as the node. `filled`: this node knows all that was written under its slot.
 pub(super) async fn watch<S: Store>(
     state: Arc<State<S>>,
@@ -96,7 +93,8 @@ async fn holdings<S: Store>(
     let open: BTreeSet<PartitionId> = reports.iter().map(|report| report.partition).collect();
     for partition in state.store.partitions().await.ok()? {
         let partition = u16::try_from(partition.0).ok().map(PartitionId);
-        let replicated = partition.filter(|id| id.bucket().is_some() || NODE_WIDE.contains(id));
+        let replicated =
+            partition.filter(|id| id.bucket().is_some() || *id == PartitionId::DIRECTORY);
         if let Some(partition) = replicated.filter(|partition| !open.contains(partition)) {
             // It could not be read when it was to be.
             if partition.bucket().is_some() {

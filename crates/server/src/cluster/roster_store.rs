@@ -32,6 +32,7 @@ use super::{
     NOT_FILLED,
     files::{Files, FilesError},
     links::Links,
+    node_names::NodeNames,
     status::{Drain, DrainAsk, Removal, RemovalLine, Remove, Status},
 };
 use crate::{
@@ -497,6 +498,8 @@ pub(super) fn was_removed(roster: &Roster, id: Incarnation) -> String {
 pub(crate) enum Ask {
     /// How it is.
     Status(oneshot::Sender<Status>),
+    /// The names of its nodes.
+    Names(oneshot::Sender<NodeNames>),
     /// Drain this node or another one, or take it back.
     Drain(
         Option<String>,
@@ -522,6 +525,10 @@ impl Told {
                 // Whoever asked may be gone.
                 match ask {
                     Ask::Status(answer) => drop(answer.send(state.status().await)),
+                    Ask::Names(answer) => {
+                        let names = NodeNames::of(&state.roster(), state.me.get().copied());
+                        drop(answer.send(names));
+                    }
                     Ask::Drain(node, ask, answer) => {
                         let drain = state.drain_node(node.as_deref(), ask);
                         drop(answer.send(drain.await));
@@ -544,6 +551,13 @@ impl Told {
     pub(crate) async fn status(&self) -> Option<Status> {
         let (answer, answered) = oneshot::channel();
         (self.ask)(Ask::Status(answer));
+        answered.await.ok()
+    }
+
+    /// `None`: the server is stopping.
+    pub(crate) async fn names(&self) -> Option<NodeNames> {
+        let (answer, answered) = oneshot::channel();
+        (self.ask)(Ask::Names(answer));
         answered.await.ok()
     }
 

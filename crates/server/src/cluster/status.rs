@@ -357,7 +357,7 @@ pub struct Here {
 /// A partition at the node that was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionLine {
-    /// Its number: below 256 for partitions of accounts, 256 for the directory, 512 for the queue.
+    /// Its number: below 256 for partitions of accounts, 256 for the directory.
     pub partition: u16,
     /// Names of the members that hold it, or have come back to it.
     #[serde(default)]
@@ -617,7 +617,6 @@ mod tests {
             syncing: false,
             complete_at: BTreeSet::new(),
             left: None,
-            keeps: BTreeSet::new(),
         }
     }
 

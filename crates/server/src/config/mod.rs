@@ -22,6 +22,7 @@ use whimbrel_cluster::NodeName;
 pub use read::{Problem, Problems};
 pub use render::{documentation, example};
 pub use schema::*;
+pub(crate) use value::duration;
 pub use value::{LogFormat, LogLevel, NodeRole, Size};
 
 /// Why there is no configuration.

@@ -361,19 +361,27 @@ schema! {
 
     /// Accepted messages on their way into mailboxes.
     queue: QueueSection {
-        /// Messages that are not delivered yet. Beyond it senders are told to try later (452).
-        entries_max: usize = "10000", "1" ..= "10000000";
-        /// Memory for the envelopes and summaries of these messages.
+        /// Messages that this node holds and that are not delivered yet, copies for other nodes included. Beyond it senders are told to try later (452).
+        entries_max: usize = "1000000", "1" ..= "10000000";
+        /// Memory for the envelopes and summaries of messages that are being accepted, and as much for those that are being delivered.
         bytes_max: Size = "\"64MiB\"", "\"1MiB\"" ..= "\"16GiB\"";
         /// How long the server waits before it repeats a delivery that failed.
         retry_after: Duration = "\"10s\"", "\"1s\"" ..= "\"1h\"";
-        /// How many other nodes must have a message on disk, its blob included, before it is accepted (at most as many as there are). If too few
-        /// are reachable, senders are told to try later (451). 0: the node accepts mail alone.
-        other_nodes: usize = "1", "0" ..= "63";
+        /// f: how many other nodes must have a message on disk, its blob included, before it is accepted (at most as many as there are). So many disks may
+        /// be lost at once without loss of accepted mail. No further node stores anything of the message before it is delivered. If too few are
+        /// reachable, senders are told to try later (451). 0: the node accepts mail alone.
+        other_nodes: usize = "1", "0" ..= "6";
         /// How long the server waits for these nodes; then the message is refused for now (451).
         confirm_timeout: Duration = "\"10s\"", "\"1s\"" ..= "\"25s\"";
         /// How long the node that accepted a message must be away before another node delivers it.
         takeover_after: Duration = "\"60s\"", "\"5s\"" ..= "\"1d\"";
+        /// How long a node that was stopped in good order is waited for instead: it tells the others when it stops.
+        planned_absence: Duration = "\"5m\"", "\"0s\"" ..= "\"1d\"";
+        /// How long one of the nodes that have a message must be away before another one gets a copy in its place.
+        repair_after: Duration = "\"5m\"", "\"5s\"" ..= "\"7d\"";
+        /// Messages are given to the nearest nodes that are at least so far away, there and back: far enough that one fire does not take all copies.
+        /// 0: to any nodes.
+        min_round_trip: Duration = "\"0s\"", "\"0s\"" ..= "\"1s\"";
     }
 
     /// Limits of an account (RFC 9208). Beyond them, the account's own clients get OVERQUOTA. Accepted mail is delivered in any case. Nodes that

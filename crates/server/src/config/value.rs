@@ -120,23 +120,35 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(*factor)
 }
 
+/// A duration from its text in the file.
+///
+/// # Errors
+/// What it would have to look like.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    const UNITS: &[(&str, u64)] = &[
+        ("ms", 1),
+        ("s", 1_000),
+        ("m", 60_000),
+        ("h", 3_600_000),
+        ("d", 86_400_000),
+    ];
+    with_unit(text, UNITS)
+        .map(Duration::from_millis)
+        .ok_or_else(|| {
+            format!(
+                "{text:?} is not a duration such as \"250ms\", \"30s\", \"5m\", \"1h\" or \"2d\""
+            )
+        })
+}
+
 impl Value for Duration {
     const KIND: &'static str = "a duration";
 
     fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        const UNITS: &[(&str, u64)] = &[
-            ("ms", 1),
-            ("s", 1_000),
-            ("m", 60_000),
-            ("h", 3_600_000),
-            ("d", 86_400_000),
-        ];
-        let Some(text) = value.as_str() else {
-            return expected("a duration such as \"30s\"", value);
-        };
-        with_unit(text, UNITS).map(Duration::from_millis).ok_or_else(|| {
-            format!("{text:?} is not a duration such as \"250ms\", \"30s\", \"5m\", \"1h\" or \"2d\"")
-        })
+        match value.as_str() {
+            Some(text) => duration(text),
+            None => expected("a duration such as \"30s\"", value),
+        }
     }
 
     fn magnitude(&self) -> Option<u64> {

@@ -74,6 +74,16 @@ figures! {
         "Memory for the envelopes and summaries of messages in the queue.";
     QUEUE_OLDEST: Gauge<0> = "whimbrel_queue_oldest_seconds", [], "seconds",
         "Time since the oldest message in the queue was accepted; 0 if the queue is empty.";
+    QUEUE_TOMBSTONES: Gauge<0> = "whimbrel_queue_tombstones", [], "messages",
+        "Delivered messages of which some node has not said yet that its copy in the queue is gone.";
+    QUEUE_ADOPTED: Counter<0> = "whimbrel_queue_adopted_total", [], "messages",
+        "Messages that this node delivers in place of a node that was away for too long.";
+    QUEUE_REPAIRED: Counter<0> = "whimbrel_queue_repaired_total", [], "messages",
+        "Messages of which this node gave a copy to another node, because a node that had one was away for too long.";
+    QUEUE_REPLACED: Counter<0> = "whimbrel_queue_replaced_total", [], "messages",
+        "Messages that another node got before they were accepted, because a chosen node was late.";
+    QUEUE_BOTH_ACTED: Counter<0> = "whimbrel_queue_both_acted_total", [], "messages",
+        "Messages that this node was delivering when it heard that another node delivers them, too. In mailboxes they are there once.";
     DELIVERIES_FORWARDED: Counter<0> = "whimbrel_deliveries_forwarded_total", [], "deliveries",
         "Deliveries of this node's queue that other nodes made, because this node lacks data of the account's partition, or does not hold it.";
     COMMIT_SECONDS: Histogram<1> = "whimbrel_commit_seconds", ["machine"], "seconds",

@@ -135,7 +135,7 @@ impl Here<'_> {
             (Phase::Holds, None) => {
                 let is_complete = !self.comes();
                 let they_are = self.wanted.is_subset(&report.complete_at);
-                let may_leave = is_complete && they_are && others.may_leave(self.partition);
+                let may_leave = is_complete && they_are && others.may_leave();
                 let may_leave = may_leave && !self.rests;
                 (!is_wanted && room.leaving > 0 && may_leave).then_some(Move::Leave)
             }
@@ -193,17 +193,13 @@ struct PeerState {
     all_linked: bool,
     /// Somebody is being removed.
     closing: bool,
-    /// Partitions with mail that nobody else has; `None`: not known yet.
-    keeps: Option<BTreeSet<PartitionId>>,
     /// This node is new itself, or is to hold everything.
     stays: bool,
 }
 
 impl PeerState {
-    fn may_leave(&self, partition: PartitionId) -> bool {
-        let kept = self.keeps.as_ref();
-        let free = kept.is_some_and(|keeps| !keeps.contains(&partition));
-        self.all_linked && !self.closing && !self.stays && free
+    fn may_leave(&self) -> bool {
+        self.all_linked && !self.closing && !self.stays
     }
 }
 
@@ -272,18 +268,14 @@ impl Placing {
         let Seen {
             me,
             roster,
-            reports,
             linked,
             syncing,
+            ..
         } = *seen;
-        let queue = reports
-            .iter()
-            .find(|report| report.partition == PartitionId::QUEUE && report.open.is_some());
         let open = roster.members().open();
         let others = PeerState {
             all_linked: open.iter().all(|id| *id == me || linked.contains(id)),
             closing: !roster.members().closing().is_empty(),
-            keeps: queue.map(|queue| queue.keeps.clone()),
             stays: syncing || self.wanted.per_region == 0,
         };
         let mut here = self.here(seen, now);
@@ -378,7 +370,6 @@ mod tests {
             syncing: false,
             complete_at: BTreeSet::from([node(2), node(3)]),
             left,
-            keeps: BTreeSet::new(),
         }
     }
 
@@ -421,7 +412,6 @@ mod tests {
             let mut others = PeerState {
                 all_linked: true,
                 closing: false,
-                keeps: Some(BTreeSet::new()),
                 stays: false,
             };
             let room = Room {
@@ -469,7 +459,6 @@ mod tests {
             let others = PeerState {
                 all_linked: true,
                 closing: false,
-                keeps: Some(BTreeSet::new()),
                 stays: true,
             };
             let room = Room {

@@ -54,7 +54,6 @@ mod tests {
             syncing: true,
             complete_at: BTreeSet::new(),
             left: None,
-            keeps: BTreeSet::new(),
         }
     }
 

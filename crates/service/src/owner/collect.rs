@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use whimbrel_crdt::{PartitionId, VersionVector, mutants::broken};
-use whimbrel_mailbox::{AccountId, BlobName, RowKey, Tombstones};
+use whimbrel_mailbox::{AccountId, BlobName, Order, RowKey, Tombstones};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    Account, Load, Mail, Partition, Phase, blob_arrivals, blob_name, holder, joining, keys,
-    mail::PAUSE_SECONDS, missing_blobs::unnamed_by, replication, rows::push_row,
+    Account, Load, Mail, Partition, Phase, blob_arrivals, blob_name, deliveries::Sweep, holder,
+    joining, keys, mail::PAUSE_SECONDS, missing_blobs::unnamed_by, replication, rows::push_row,
     stalled_accounts::released,
 };
 use crate::{
@@ -35,24 +35,31 @@ enum Purge {
     Ends,
 }
 
-/// What was stable so long ago that all entries which the queue of any node had then are known here: what is removed by that, and was made by an
-/// entry that is not known, is made by none again (`queue::barrier`).
+/// What was stable when the queues of all nodes were swept, and the least entry that was anywhere then: what is removed by that, and was delivered
+/// from an entry before it, is brought back by none (D2, `proofs/README.md`).
 #[derive(Default)]
 pub(super) struct StableBefore {
     stable: VersionVector,
+    least: Option<Order>,
     /// What is to be settled next, and when it was stable.
     next: Option<(u64, VersionVector)>,
 }
 
 impl StableBefore {
-    fn look(&mut self, now: Now, caught_up: Option<u64>, stable: &VersionVector) {
-        let is_heard = |(at, _): &mut (u64, VersionVector)| caught_up.is_some_and(|up| up >= *at);
-        if let Some((_, next)) = self.next.take_if(is_heard) {
+    fn look(&mut self, now: Now, sweep: Option<Sweep>, stable: &VersionVector) {
+        let is_later = |(at, _): &mut (u64, VersionVector)| sweep.is_some_and(|of| of.began >= *at);
+        if let Some((_, next)) = self.next.take_if(is_later) {
             self.stable = next;
+            self.least = sweep.and_then(|of| of.least);
         }
         if self.next.is_none() && !stable.is_empty() {
             self.next = Some((now.mono_micros, stable.clone()));
         }
+    }
+
+    /// Whether no entry of this order can bring back what was removed by `since`.
+    fn is_past(&self, order: Order, since: &VersionVector) -> bool {
+        self.least.is_none_or(|least| order < least) && self.stable.covers_all(since)
     }
 }
 
@@ -245,12 +252,11 @@ fn collect_some(mail: &mut Mail, now: Now, account: AccountId) -> Remains {
         false => Tombstones::Left,
     };
     own.settled
-        .look(now, deliveries.known_up_to(), own.shipping.stable());
-    let settled = &own.settled.stable;
-    let is_heard = |since: &VersionVector| {
-        alone || settled.covers_all(since) || broken("forgets-before-all-is-heard")
+        .look(now, deliveries.sweep(), own.shipping.stable());
+    let settled = &own.settled;
+    let finished = |order, since: &VersionVector| {
+        settled.is_past(order, since) || broken("forgets-before-a-sweep")
     };
-    let finished = |entry, since: &VersionVector| deliveries.is_finished(entry) && is_heard(since);
     let stable = own.shipping.stable();
     let collected = replica.collect(stable, &finished, tombstones, COLLECTED_PER_CALL_MAX);
     let remains = if collected.more {

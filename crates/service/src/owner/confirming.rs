@@ -85,6 +85,8 @@ pub(super) struct Confirming {
     haves: BTreeMap<Incarnation, VecDeque<Have>>,
     /// The newest commit that is durable.
     synced: Ticket,
+    /// Bodies of deliveries, of which peers are asked: who was, on its present stream, and who has said that it has the body.
+    delivered: BTreeMap<BlobName, (BTreeSet<Incarnation>, BTreeSet<Incarnation>)>,
     /// Peers that have to be woken for these.
     woken: BTreeSet<Incarnation>,
     outcomes: Vec<Outcome>,
@@ -100,6 +102,7 @@ impl Confirming {
             askers: BTreeMap::new(),
             haves: BTreeMap::new(),
             synced: Ticket::default(),
+            delivered: BTreeMap::new(),
             woken: BTreeSet::new(),
             outcomes: Vec::new(),
         }
@@ -110,6 +113,9 @@ impl Confirming {
         self.asked.remove(&peer);
         self.haves.remove(&peer);
         self.woken.remove(&peer);
+        for (asked, _) in self.delivered.values_mut() {
+            asked.remove(&peer);
+        }
         self.askers.retain(|_, askers| {
             askers.remove(&peer);
             !askers.is_empty()
@@ -176,6 +182,35 @@ impl Confirming {
         }
     }
 
+    /// Asks a peer that has applied a delivery for its body, once on each stream.
+    pub(super) fn ask_for(&mut self, peer: Incarnation, body: BlobName) {
+        let (asked, _) = self.delivered.entry(body).or_default();
+        if asked.insert(peer) {
+            let have = Have {
+                body,
+                ask: true,
+                after: Ticket::default(),
+            };
+            self.haves.entry(peer).or_default().push_back(have);
+            self.woken.insert(peer);
+        }
+    }
+
+    /// Who has to be woken, since there is something to be said.
+    pub(super) fn take_woken(&mut self) -> BTreeSet<Incarnation> {
+        std::mem::take(&mut self.woken)
+    }
+
+    /// Who has said to have the body of a delivery.
+    pub(super) fn told_of(&self, body: &BlobName) -> Option<&BTreeSet<Incarnation>> {
+        self.delivered.get(body).map(|(_, have)| have)
+    }
+
+    /// The delivery is done.
+    pub(super) fn tell_no_more(&mut self, body: &BlobName) {
+        self.delivered.remove(body);
+    }
+
     /// A body is here from now on, and stays, when this commit is durable.
     pub(super) fn here(&mut self, body: &BlobName, after: Ticket) {
         for peer in self.askers.remove(body).unwrap_or_default() {
@@ -228,6 +263,9 @@ impl Own {
         if have.here {
             let outcomes = self.confirming.waits.has_blob(peer, have.name);
             self.confirming.outcomes.extend(outcomes);
+            if let Some((_, told)) = self.confirming.delivered.get_mut(&off_wire(&have.name)) {
+                told.insert(peer);
+            }
         }
         if have.ask {
             let body = off_wire(&have.name);

@@ -7,7 +7,7 @@ use whimbrel_mailbox::{AccountId, Flag, Flags, MailboxName, NewMessage, Op};
 use super::{
     Mail, Partition,
     calls::Calls,
-    deliveries::{Delivery, Made},
+    deliveries::Made,
     keys,
     sent_copies::{self, SentMessage},
 };
@@ -40,7 +40,6 @@ impl Calls {
         let Ok(Input::Deliver { others, .. }) = mail.ready(account, input) else {
             return;
         };
-        mail.deliveries.unfinished(entry.id.tag());
         if !mail.stamps.is_right(now) {
             // It stays in the queue.
             return mail.out.push(Output::NotDelivered(ticket));
@@ -101,14 +100,7 @@ impl Calls {
                         account,
                     }));
                 }
-                delivered(
-                    mail,
-                    account,
-                    ticket,
-                    (entry.id, index),
-                    uid.is_some(),
-                    others,
-                );
+                delivered(mail, account, ticket, &entry, uid.is_some(), others);
             }
             Err(error) => {
                 // The entry stays in the queue and is tried again.
@@ -127,7 +119,7 @@ fn delivered(
     mail: &mut Mail,
     account: AccountId,
     ticket: Ticket,
-    delivery: Delivery,
+    entry: &Entry,
     now: bool,
     others: RequiredCopies,
 ) {
@@ -144,10 +136,10 @@ fn delivered(
         false => applied.clone(),
     };
     let made = Made {
-        ticket,
         vector,
         others,
+        body: entry.blob,
     };
-    mail.deliveries.made(partition, delivery, made);
+    mail.deliveries.made(partition, entry.id, ticket, made);
     mail.acknowledge(partition);
 }

@@ -100,9 +100,6 @@ pub(crate) fn state_of_coming(key: &[u8]) -> u64 {
     name.map_or(0, u64::from_be_bytes)
 }
 
-/// First key beyond of all coming rows.
-pub(crate) const COMING_END: u8 = COMING + 1;
-
 /// First key and first key beyond of all rows of a state.
 pub(super) fn coming_range(state: u64) -> (Vec<u8>, Vec<u8>) {
     (coming_key(state, &[]), coming_key(state, &[0xff]))

@@ -27,7 +27,7 @@ use crate::{
     api::SessionId,
     figures::Figures,
     machine::{Now, Output},
-    peers::READ_AGAIN_MICROS,
+    peers::{PeerOutput, READ_AGAIN_MICROS, blobs::FEATURE_CONFIRM},
     stamps::Stamps,
 };
 
@@ -84,8 +84,16 @@ impl Mail {
 impl Mail {
     /// A peer may have applied more, or more is durable here: the queue is answered.
     pub(super) fn acknowledge(&mut self, partition: PartitionId) {
-        if let Some(Partition::Running(own)) = self.partitions.get(&partition) {
-            let done = self.deliveries.take_done(partition, &own.shipping);
+        if let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) {
+            let holders = self.links.iter();
+            let holders = holders.filter(|(peer, link)| {
+                link.has(FEATURE_CONFIRM) && self.config.holds(*peer, partition)
+            });
+            let holders: Vec<_> = holders.map(|(peer, _)| peer).collect();
+            let done = self.deliveries.take_done(partition, own, &holders);
+            let woken = own.confirming.take_woken().into_iter();
+            let wake = |peer| Output::Peer(PeerOutput::Wake(partition, peer));
+            self.out.extend(woken.map(wake));
             self.out.extend(done.into_iter().map(Output::Delivered));
         }
     }

@@ -100,6 +100,7 @@ use std::collections::BTreeSet;
 pub use whimbrel_crdt::Incarnation;
 use whimbrel_crdt::PartitionId;
 use whimbrel_mailbox::AccountId;
+pub use whimbrel_replication::waits;
 
 use self::{
     accounts::{Account, Phase},
@@ -219,7 +220,6 @@ impl PartitionOwner {
                 }),
                 _ => None,
             },
-            keeps: BTreeSet::new(),
         }
     }
 }
@@ -240,6 +240,8 @@ impl Machine for PartitionOwner {
             | Input::Delivered(_)
             | Input::NotDelivered(_)
             | Input::NotHere(_)
+            | Input::Closed(_)
+            | Input::Leaving(_)
             | Input::Verified(..) => {
                 self.mail.out.push(Output::Fatal(
                     "an input that is not a partition owner's was routed to one".into(),
@@ -273,11 +275,11 @@ impl Machine for PartitionOwner {
                 self.calls
                     .deliver(&mut self.mail, now, ticket, entry, index, others);
             }
-            Input::Closing(entry) => self.mail.deliveries.closing(entry.tag()),
-            Input::Unfinished(entry) => self.mail.deliveries.unfinished(entry.tag()),
-            Input::Finished(entry) => self.mail.deliveries.finished(entry),
-            Input::QueueRecovered => self.mail.deliveries.recovered(),
-            Input::CaughtUp(at) => self.mail.deliveries.caught_up(at),
+            Input::Closing(entry) => {
+                self.mail.deliveries.close(entry);
+                self.mail.out.push(Output::Closed(entry));
+            }
+            Input::Swept { began, least } => self.mail.deliveries.swept(began, least),
             Input::Hangup(session) => self.mail.hangup(session),
             Input::Purge(account) => self.collection.purge(&mut self.mail, account),
             Input::Peer(input) => self.peer(now, input),

@@ -66,7 +66,7 @@ pub(super) struct Own {
     pub(super) states: states::States,
     /// Whether this node has what clients may know.
     pub(super) age: syncing::SyncState,
-    /// What is stable, and was when the queue had not been heard of as far as now.
+    /// What was stable before the last sweep of the queues of all nodes began.
     pub(super) settled: collect::StableBefore,
     /// A commit failed: nothing more is accepted until those behind it have failed, too.
     pub(super) failed: bool,

@@ -9,7 +9,7 @@
 //! - The machine is told of a commit when it is durable, in the order of the commits.
 //!
 //! Reading order: this file (inputs and outputs), [`shipping`], `log_reads`, [`snapshot`] (rows in place of a log), `taking` (one that comes, of
-//! accounts or of the directory), `singleton_snapshot` (those of the directory and of the queue), [`blobs`], `buffered_frames` (what comes before a
+//! accounts or of the directory), `singleton_snapshot` (those of the directory), [`blobs`], `buffered_frames` (what comes before a
 //! partition is open).
 
 pub mod blobs;
@@ -32,7 +32,7 @@ pub use whimbrel_replication::{
     members::Ends,
     partition::{Config, Entry, LogEnd, PeerReport, Report, Rows, Snapshot, SnapshotProgress},
     readers,
-    wire::{FEATURE_DELIVER, Frame},
+    wire::Frame,
 };
 
 use self::log_retention::GivenUp;
@@ -79,8 +79,7 @@ pub(crate) const READ_AGAIN_MICROS: u64 = 1_000_000;
 pub enum PeerInput {
     /// The members of the cluster, this node among them, and their slots. Told before the first of a new one is linked.
     Members(BTreeMap<Incarnation, u8>),
-    /// Who holds which partition, as the members of before say. Told behind these, and before frames of who knew it. The directory and the queue are
-    /// everybody's.
+    /// Who holds which partition, as the members of before say. Told behind these, and before frames of who knew it. The directory is everybody's.
     Holders(Holders),
     /// Those whose logs are closed, and the slots they had. Told before members without them.
     Former(BTreeMap<Incarnation, u8>),
@@ -141,8 +140,6 @@ pub struct PartitionReport {
     pub complete_at: BTreeSet<Incarnation>,
     /// This node serves nothing of it any more.
     pub left: Option<LeftReport>,
-    /// Partitions with mail that no other node has (queue only): they are not to be left.
-    pub keeps: BTreeSet<PartitionId>,
 }
 
 impl PartitionReport {

@@ -361,12 +361,6 @@ impl Shipping {
         applied.map_or(0, |applied| applied.get(origin))
     }
 
-    /// What the peer has said on its present stream to have applied, durably.
-    pub(crate) fn said_by(&self, peer: Incarnation) -> Option<&VersionVector> {
-        let greeted = self.machine.is_greeted(peer);
-        self.machine.applied_at(peer).filter(|_| greeted)
-    }
-
     /// Whether a peer has said to have applied all of this, durably.
     pub(crate) fn has_applied(&self, peer: Incarnation, all: &VersionVector) -> bool {
         let applied = self.machine.applied_at(peer);

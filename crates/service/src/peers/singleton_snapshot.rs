@@ -1,9 +1,8 @@
-//! States of the partitions that have one owner each, the directory and the queue: what is asked of the store to give them, and what is kept of one that
-//! comes until it is joined.
+//! States of the directory: what is asked of the store to give them, and what is kept of one that comes until it is joined.
 //!
-//! Rows that come are kept beside the partition's own, under the name of their state, as those of accounts are ([`crate::owner::keys`]). A directory
-//! and the ids of a queue are in memory anyway, so nothing is read again to join them or to remove what is held: its keys are known. What a crash
-//! leaves of rows that are of no use is found at the next start, since no row says that it is wanted.
+//! Rows that come are kept beside the partition's own, under the name of their state, as those of accounts are ([`crate::owner::keys`]). A directory is in
+//! memory anyway, so nothing is read again to join it or to remove what is held: its keys are known. What a crash leaves of rows that are of no use is
+//! found at the next start, since no row says that it is wanted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

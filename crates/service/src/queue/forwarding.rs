@@ -1,47 +1,50 @@
 //! Deliveries that other nodes make: of accounts whose partition this node does not have, or not as a whole
 //! ([`Input::NotHere`](crate::machine::Input::NotHere)).
 //!
-//! The node that delivers an entry asks a peer that holds the account's partition, and the next one when that says no. Who is asked makes the
-//! delivery from its own copy of the entry, and answers when it is durable there and at as many others as had to have the entry: then it counts here
-//! as if it had been made here. Ids of messages are derived, so whoever else makes it makes the same.
+//! The node that acts on an entry asks a peer that holds the account's partition, and the next one when that says no. It sends the delivery along: who
+//! is asked need have nothing of the entry. That node gets the body, holds it, makes the delivery, and answers when it is durable there and at as many
+//! others as had to have the entry: then it counts here as if it had been made here. Ids of messages are derived, so whoever else makes it makes the
+//! same.
 //!
 //! Invariants:
 //! - A delivery counts when who was asked says that it is done, never because it was asked.
 //! - Nobody asks on: who is asked makes it, or says no.
-//! - Of an entry that is not known here by its log, or lacks its body, nothing is delivered: it waits for them.
+//! - From the question to the answer the machines of both nodes know of it, so that no node forgets what the delivery would bring back.
 //! - What is asked holds as long as the stream. What is not answered is handed out again in the queue's own time, to whoever can make it then.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use bytes::Bytes;
-use whimbrel_crdt::{Incarnation, PartitionId, mutants::broken};
-use whimbrel_mailbox::EntryId;
-use whimbrel_replication::wire::{Deliver, Delivered, FEATURE_DELIVER};
-
-use super::{
-    Phase, QueueOwner,
-    rows::{entry_key, entry_of_row},
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
 };
+
+use whimbrel_crdt::{Incarnation, PartitionId, mutants::broken};
+use whimbrel_mailbox::{BlobName, EntryId};
+use whimbrel_queue as machine;
+use whimbrel_replication::wire::{Deliver, Delivered};
+use whimbrel_storage::{Commit, Room};
+
+use super::{QueueOwner, Waiting, entry_of_payload, payload_of_entry, rows};
 use crate::{
+    api::Entry,
+    log,
     machine::{Now, Output, RequiredCopies, Ticket},
     owner::keys::partition_of,
     peers::{Frame, PeerOutput, Phase::Holds},
 };
 
-/// Deliveries that one peer is asked for at once, and that are kept of what it asks. A way there and back with two syncs takes 100 ms where it is long:
-/// some six hundred a second.
-const HANDED_MAX: usize = 64;
+/// Deliveries that one peer is asked for at once. A way there and back with two syncs takes 100 ms where it is long: some six hundred a second.
+const ASKED_MAX: usize = 64;
 
 /// Deliveries that are made at once for others: the entry of each is in memory.
-const MADE_MAX: usize = 64;
+const MADE_MAX: usize = 256;
 
 /// An entry, and which of its deliveries.
-type Delivery = (EntryId, usize);
+pub(super) type Delivery = (EntryId, usize);
 
 /// What is asked of others, and what they ask.
 #[derive(Default)]
 pub(super) struct Forwarding {
-    /// Linked peers that can be asked, and what each is.
+    /// Linked peers, and what each is asked.
     asked: BTreeMap<Incarnation, BTreeSet<Delivery>>,
     /// Deliveries that are not made here, and who has said no.
     refused: BTreeMap<Delivery, BTreeSet<Incarnation>>,
@@ -54,10 +57,12 @@ pub(super) struct Forwarding {
     turn: usize,
     /// What peers ask of this node.
     made: BTreeMap<Delivery, Made>,
-    /// Of these, what is under way: rows that are read, deliveries that are handed out.
+    by_body: BTreeMap<BlobName, BTreeSet<Delivery>>,
     under_way: BTreeMap<Ticket, Delivery>,
     /// What peers are told.
     frames: BTreeMap<Incarnation, VecDeque<Frame>>,
+    /// Deliveries that others made since the start.
+    pub(super) counted: u64,
 }
 
 /// A delivery that is made for others.
@@ -65,49 +70,27 @@ struct Made {
     /// For whom.
     peers: BTreeSet<Incarnation>,
     others: RequiredCopies,
-    /// When it was asked for last.
+    /// With this delivery alone.
+    entry: Arc<Entry>,
     since: u64,
-    /// What is under way of it; `None`: something is missing for it.
-    ticket: Option<Ticket>,
+    state: State,
+}
+
+enum State {
+    /// What holds the body is being written, or the body is not here.
+    Waits,
+    Holds,
+    Making(Ticket),
 }
 
 impl Forwarding {
     /// There is a stream to a peer.
-    pub(super) fn linked(&mut self, peer: Incarnation, features: u64) {
-        if features & FEATURE_DELIVER != 0 {
-            self.asked.insert(peer, BTreeSet::new());
-        }
+    pub(super) fn linked(&mut self, peer: Incarnation) {
+        self.asked.insert(peer, BTreeSet::new());
     }
 
-    /// Whether it is something that is done for others.
-    pub(super) fn is_reading(&self, ticket: Ticket) -> bool {
-        self.under_way.contains_key(&ticket)
-    }
-
-    /// All of the queue is read again.
-    pub(super) fn begin_anew(&mut self) {
-        self.asked.values_mut().for_each(BTreeSet::clear);
-        self.refused.clear();
-        self.waiting.clear();
-        self.places.clear();
-        self.made.clear();
-        self.under_way.clear();
-    }
-
-    /// Whether something of this entry is asked of others.
-    pub(super) fn is_asked(&self, id: EntryId) -> bool {
-        let of = || (id, 0)..=(id, usize::MAX);
-        let mut asked = self.asked.values();
-        asked.any(|asked| asked.range(of()).next().is_some())
-    }
-
-    /// What was asked of this node last before this time is not answered any more.
-    fn drop_old(&mut self, before: u64) {
-        for (_, made) in self.made.extract_if(.., |_, made| made.since <= before) {
-            if let Some(ticket) = made.ticket {
-                self.under_way.remove(&ticket);
-            }
-        }
+    pub(super) fn wants(&self, blob: &BlobName) -> bool {
+        self.by_body.contains_key(blob)
     }
 
     /// Of this entry nothing is asked any more.
@@ -115,9 +98,6 @@ impl Forwarding {
         let of = (id, 0)..=(id, usize::MAX);
         if self.refused.extract_if(of, |_, _| true).count() > 0 {
             let of = || (id, 0)..=(id, usize::MAX);
-            for asked in self.asked.values_mut() {
-                asked.extract_if(of(), |_| true).for_each(drop);
-            }
             for (_, place) in self.places.extract_if(of(), |_, _| true) {
                 self.waiting.remove(&place);
             }
@@ -133,123 +113,97 @@ impl Forwarding {
         }
     }
 
-    /// It is finished, or given up.
-    pub(super) fn close(&mut self, id: EntryId) {
-        self.take_back(id);
-        let of = (id, 0)..=(id, usize::MAX);
-        for (_, made) in self.made.extract_if(of, |_, _| true) {
-            if let Some(ticket) = made.ticket {
-                self.under_way.remove(&ticket);
-            }
-        }
+    /// What a peer is told next of deliveries.
+    pub(super) fn next_frame(&mut self, peer: Incarnation) -> Option<Frame> {
+        self.frames.get_mut(&peer)?.pop_front()
     }
 }
 
 impl QueueOwner {
-    /// Partitions of deliveries of which nobody else has the entry, since it was accepted alone.
-    pub(super) fn keeps(&self) -> BTreeSet<PartitionId> {
-        let alone = self.entries.values().filter(|of| of.taken.is_none());
-        let open = alone.flat_map(|of| {
-            let deliveries = of.open.iter();
-            deliveries.filter_map(|index| of.entry.deliveries.get(*index))
-        });
-        open.map(|delivery| partition_of(delivery.account))
-            .collect()
-    }
-
     /// A delivery is not made here.
     pub(super) fn not_here(&mut self, now: Now, ticket: Ticket) {
-        let Some((id, index)) = self.deliveries.remove(&ticket) else {
+        let Some((id, index)) = self.take_delivery(ticket) else {
             return self.made(ticket, false);
         };
-        // One that was accepted alone nobody else has.
-        let is_open = |of: &super::Pending| of.taken.is_some() && of.open.contains(&index);
-        if !self.entries.get(&id).is_some_and(is_open) {
+        let is_open = self
+            .acting
+            .entries
+            .get(&id)
+            .is_some_and(|of| of.open.contains(&index));
+        if !is_open {
             return;
         }
         self.forwarding.refused.entry((id, index)).or_default();
         if broken("forwarded-is-done") {
             return self.forwarded(now, (id, index), true);
         }
-        self.ask_next((id, index));
+        self.ask_next(now, (id, index));
     }
 
-    /// Asks the next peer for a delivery, those first that have told of the body.
-    fn ask_next(&mut self, delivery: Delivery) {
+    /// Asks the next peer for a delivery.
+    fn ask_next(&mut self, now: Now, delivery: Delivery) {
         let Some(refused) = self.forwarding.refused.get(&delivery) else {
             return;
         };
-        let deliveries = self.entries.get(&delivery.0);
-        let deliveries = deliveries.and_then(|of| of.entry.deliveries.get(delivery.1));
-        let Some(partition) = deliveries.map(|of| partition_of(of.account)) else {
+        let pending = self.acting.entries.get(&delivery.0);
+        let Some(account) = pending.and_then(|of| of.entry.deliveries.get(delivery.1)) else {
             return;
         };
+        let partition = partition_of(account.account);
         let holds = |peer: Incarnation| {
             let holder_state = self.config.holders.holder_state(peer, partition);
             holder_state.phase == Holds
         };
-        let left = || {
-            let linked = self.forwarding.asked.iter();
-            linked.filter(|(peer, _)| holds(**peer) && !refused.contains(*peer))
-        };
-        let holders = self.holders.get(&delivery.0);
-        let has_body = |peer: &Incarnation| holders.is_some_and(|of| of.contains(peer));
-        let has_room = |asked: &BTreeSet<Delivery>| asked.len() < HANDED_MAX;
-        let (first, others): (Vec<_>, Vec<_>) = left()
-            .filter(|(_, asked)| has_room(asked))
-            .map(|(peer, _)| *peer)
-            .partition(has_body);
-        let candidates = if first.is_empty() { others } else { first };
-        let Some(peer) = candidates.get(self.forwarding.turn % candidates.len().max(1)) else {
-            match left().next() {
-                Some(_) => self.forwarding.wait(delivery),
+        let linked = self.forwarding.asked.iter();
+        let left: Vec<_> = linked
+            .filter(|(peer, _)| holds(**peer) && !refused.contains(*peer))
+            .collect();
+        let with_room = left.iter().filter(|(_, asked)| asked.len() < ASKED_MAX);
+        let candidates: Vec<Incarnation> = with_room.map(|(peer, _)| **peer).collect();
+        let Some(peer) = candidates
+            .get(self.forwarding.turn % candidates.len().max(1))
+            .copied()
+        else {
+            match left.is_empty() {
+                false => self.forwarding.wait(delivery),
                 // In the queue's own time.
-                None => _ = self.forwarding.refused.remove(&delivery),
+                true => _ = self.forwarding.refused.remove(&delivery),
             }
             return;
         };
-        let peer = *peer;
         self.forwarding.turn = self.forwarding.turn.wrapping_add(1);
         if let Some(asked) = self.forwarding.asked.get_mut(&peer) {
             asked.insert(delivery);
         }
-        self.ask(peer, delivery);
+        if let Some(node) = self.node_of(peer) {
+            self.tell(now, machine::Input::Asked(machine::Id(delivery.0.0), node));
+        }
+        self.ask(peer, delivery, partition);
     }
 
-    fn ask(&mut self, peer: Incarnation, delivery: Delivery) {
-        let mut others = self.others_of(delivery.0);
-        // This node has the body, too, and may take part in the account's partition without having all of it.
-        others.nodes.insert(self.config.origin);
+    fn ask(&mut self, peer: Incarnation, delivery: Delivery, partition: PartitionId) {
+        let others = self.others_of(delivery.0, partition, Some(peer));
+        let Some(pending) = self.acting.entries.get(&delivery.0) else {
+            return;
+        };
+        let whole = &pending.entry;
+        let deliveries = whole.deliveries.get(delivery.1).cloned();
+        let alone = Entry {
+            id: whole.id,
+            sender: whole.sender.clone(),
+            deliveries: deliveries.into_iter().collect(),
+            blob: whole.blob,
+            date: whole.date,
+        };
         let ask = Deliver {
             entry: delivery.0.0,
             index: u32::try_from(delivery.1).unwrap_or(u32::MAX),
             needed: u32::try_from(others.needed).unwrap_or(u32::MAX),
             nodes: others.nodes,
+            asks: others.asks,
+            delivery: payload_of_entry(&alone),
         };
         self.send(peer, Frame::Deliver(ask));
-    }
-
-    /// One more node has told of an entry's body: who is asked for a delivery may have known of too few beside itself.
-    pub(super) fn holders_grew(&mut self, id: EntryId) {
-        let Some(holders) = self.holders.get(&id) else {
-            return;
-        };
-        let needed = self.needed();
-        let too_few = |peer: Incarnation| {
-            let others = holders.iter().filter(|node| **node != peer);
-            others.count() <= needed
-        };
-        let of = |asked: &BTreeSet<Delivery>| -> Vec<Delivery> {
-            asked.range((id, 0)..=(id, usize::MAX)).copied().collect()
-        };
-        let asked = self.forwarding.asked.iter();
-        let asked = asked.filter(|(peer, _)| too_few(**peer));
-        let asked: Vec<_> = asked.map(|(peer, asked)| (*peer, of(asked))).collect();
-        for (peer, deliveries) in asked {
-            for delivery in deliveries {
-                self.ask(peer, delivery);
-            }
-        }
     }
 
     /// A peer has answered.
@@ -261,55 +215,68 @@ impl QueueOwner {
         if !asked.remove(&delivery) {
             return;
         }
+        self.asks_no_more(now, peer, delivery.0);
         if let Some(refused) = self.forwarding.refused.get_mut(&delivery) {
             if !answer.done {
                 refused.insert(peer);
             }
             self.forwarded(now, delivery, answer.done);
         }
-        self.fill();
+        self.fill(now);
+    }
+
+    /// Nothing of this entry is under way at the peer, but what it is asked otherwise.
+    fn asks_no_more(&mut self, now: Now, peer: Incarnation, id: EntryId) {
+        let asked = self.forwarding.asked.get(&peer);
+        let others =
+            asked.is_some_and(|asked| asked.range((id, 0)..=(id, usize::MAX)).next().is_some());
+        if !others && let Some(node) = self.node_of(peer) {
+            self.tell(now, machine::Input::Answered(machine::Id(id.0), node));
+        }
     }
 
     fn forwarded(&mut self, now: Now, delivery: Delivery, done: bool) {
         if done {
             self.forwarding.refused.remove(&delivery);
-            self.counted_handed += 1;
+            self.forwarding.counted += 1;
             self.delivery_done(now, delivery.0, delivery.1);
         } else {
-            self.ask_next(delivery);
+            self.ask_next(now, delivery);
         }
     }
 
     /// There may be room for what waits.
-    pub(super) fn fill(&mut self) {
+    pub(super) fn fill(&mut self, now: Now) {
         // Whom the first ones have asked already may be the only one with room: they wait on, behind the others, and so all have their turn.
-        for _ in 0..HANDED_MAX {
+        for _ in 0..ASKED_MAX {
             let asked = &self.forwarding.asked;
-            if asked.values().all(|asked| asked.len() >= HANDED_MAX) {
+            if asked.values().all(|asked| asked.len() >= ASKED_MAX) {
                 return;
             }
             let Some((_, delivery)) = self.forwarding.waiting.pop_first() else {
                 return;
             };
             self.forwarding.places.remove(&delivery);
-            self.ask_next(delivery);
+            self.ask_next(now, delivery);
         }
     }
 
     /// The stream to a peer is gone, and with it what was asked on it.
-    pub(super) fn hands_unlinked(&mut self, peer: Incarnation) {
-        let forwarding = &mut self.forwarding;
-        forwarding.frames.remove(&peer);
-        let asked = forwarding.asked.remove(&peer);
-        let made = forwarding.made.extract_if(.., |_, made| {
-            made.peers.remove(&peer);
-            made.peers.is_empty()
+    pub(super) fn forwarding_unlinked(&mut self, now: Now, peer: Incarnation) {
+        self.forwarding.frames.remove(&peer);
+        let asked = self.forwarding.asked.remove(&peer);
+        let made = self.forwarding.made.iter_mut();
+        let orphaned = made.filter_map(|(delivery, made)| {
+            let was = made.peers.remove(&peer);
+            let begun = matches!(made.state, State::Making(_));
+            (was && made.peers.is_empty() && !begun).then_some(*delivery)
         });
-        for ticket in made.filter_map(|(_, made)| made.ticket) {
-            forwarding.under_way.remove(&ticket);
+        for delivery in orphaned.collect::<Vec<_>>() {
+            self.end_made(delivery, false);
         }
+        // Whoever was asked may still make it: the machine counts it until that node confirms that the entry is done.
         for delivery in asked.into_iter().flatten() {
-            self.ask_next(delivery);
+            self.ask_next(now, delivery);
         }
     }
 
@@ -318,133 +285,153 @@ impl QueueOwner {
     /// A peer asks for a delivery.
     pub(super) fn asked(&mut self, now: Now, peer: Incarnation, ask: Deliver) {
         let delivery = (EntryId(ask.entry), ask.index as usize);
-        let waited = self.config.limits.retry_after_seconds * 1_000_000;
-        let of_peer = |made: &Made| made.peers.contains(&peer);
-        let is_full = |forwarding: &Forwarding| {
-            let of_it = forwarding.made.values().filter(|of| of_peer(of)).count();
-            !forwarding.made.contains_key(&delivery) && of_it >= HANDED_MAX
+        let members = |node: &Incarnation| self.config.peers.contains_key(node);
+        let others = RequiredCopies {
+            needed: ask.needed as usize,
+            nodes: ask.nodes.into_iter().filter(members).collect(),
+            asks: ask.asks,
         };
-        // What it has asked again elsewhere meanwhile, and what waits for nodes that are away: others, which wait for nobody, have their turn. It is
-        // made, and is asked for again.
-        if is_full(&self.forwarding) || self.forwarding.under_way.len() >= MADE_MAX {
-            self.forwarding
-                .drop_old(now.mono_micros.saturating_sub(waited));
+        if let Some(made) = self.forwarding.made.get_mut(&delivery) {
+            made.peers.insert(peer);
+            made.others = others;
+            // Who asks again has heard nothing: what is under way may be lost.
+            if let State::Making(ticket) = made.state {
+                self.forwarding.under_way.remove(&ticket);
+                self.make(delivery);
+            }
+            return;
         }
-        if is_full(&self.forwarding) {
+        let id = delivery.0;
+        let entry = entry_of_payload(id, &ask.delivery);
+        let entry = entry.filter(|entry| entry.deliveries.len() == 1);
+        let is_running = matches!(self.phase, super::Phase::Running(_));
+        if self.forwarding.made.len() >= MADE_MAX {
+            self.end_old(now);
+        }
+        let is_full = self.forwarding.made.len() >= MADE_MAX;
+        let (Some(entry), true, false) = (entry, is_running, is_full) else {
             return self.answer_asked(peer, delivery, false);
-        }
-        let made = &mut self.forwarding.made;
-        let made = made.entry(delivery).or_insert_with(|| Made {
-            peers: BTreeSet::new(),
-            others: RequiredCopies::default(),
+        };
+        let blob = entry.blob;
+        let made = Made {
+            peers: [peer].into(),
+            others,
+            entry: entry.into(),
             since: now.mono_micros,
-            ticket: None,
-        });
-        made.peers.insert(peer);
-        made.since = now.mono_micros;
-        // All of them have the body as long as the entry is there, whoever asks.
-        made.others.needed = made.others.needed.max(ask.needed as usize);
-        let members = |node: &Incarnation| self.config.peers.contains(node);
-        made.others
-            .nodes
-            .extend(ask.nodes.into_iter().filter(members));
-        // Who asks again has heard nothing: what is under way may be lost.
-        if let Some(ticket) = made.ticket.take() {
-            self.forwarding.under_way.remove(&ticket);
-        }
-        self.make(delivery);
+            state: State::Waits,
+        };
+        self.forwarding.made.insert(delivery, made);
+        self.forwarding
+            .by_body
+            .entry(blob)
+            .or_default()
+            .insert(delivery);
+        self.hold(now, id);
+        self.out.push_back(Output::Peer(PeerOutput::Request(blob)));
     }
 
-    /// Makes a delivery for others, if it can be made now.
-    fn make(&mut self, (id, index): Delivery) {
-        if let Some(entry) = self.entries.get(&id) {
-            // It is delivered here: what that comes to is known when it is asked again.
-            let done = !entry.open.contains(&index);
-            return self.answer_made((id, index), done);
+    /// A body is here: deliveries that wait for it hold it.
+    pub(super) fn body_to_make(&mut self, blob: BlobName) {
+        for delivery in self.forwarding.by_body.remove(&blob).unwrap_or_default() {
+            let mut commit = Commit::new(log::store_partition(PartitionId::QUEUE));
+            commit.mutations = rows::hold(numbered(delivery), &blob).into();
+            self.commit(commit, Waiting::Hold(delivery, blob));
         }
-        let Phase::Running(running) = &self.phase else {
-            return;
-        };
-        let Some(other) = self.others.get(&id) else {
-            return;
-        };
-        let is_complete = other.durable && !self.missing_blobs.contains_key(&other.blob);
-        // A state may have brought it that is not joined: it may be finished.
-        if !is_complete || other.taken.is_in(running.log.applied()) == Some(false) {
-            return;
+    }
+
+    /// The body of a delivery is held, or the disk has refused that.
+    pub(super) fn held(&mut self, delivery: Delivery, blob: BlobName, done: bool) {
+        match self.forwarding.made.get_mut(&delivery) {
+            Some(made) if !matches!(made.state, State::Waits) => {}
+            Some(_) if !done => self.end_made(delivery, false),
+            Some(made) if made.peers.is_empty() => {
+                made.state = State::Holds;
+                self.end_made(delivery, false);
+            }
+            Some(_) => self.make(delivery),
+            None if done => self.let_go(delivery, &blob),
+            None => {}
         }
-        if self.forwarding.under_way.len() >= MADE_MAX {
-            return;
-        }
+    }
+
+    fn make(&mut self, delivery: Delivery) {
         let ticket = self.ticket();
-        if let Some(made) = self.forwarding.made.get_mut(&(id, index)) {
-            made.ticket = Some(ticket);
-            self.forwarding.under_way.insert(ticket, (id, index));
-            let key = entry_key(id);
-            self.out.push_back(Output::Load {
-                ticket,
-                partition: PartitionId::QUEUE,
-                to: [&key[..], &[0]].concat(),
-                from: key.into(),
-            });
-        }
-    }
-
-    /// Something was missing for deliveries of this entry.
-    pub(super) fn make_all_of(&mut self, id: EntryId) {
-        let of = self.forwarding.made.range((id, 0)..=(id, usize::MAX));
-        let idle = of.filter(|(_, made)| made.ticket.is_none());
-        let idle: Vec<Delivery> = idle.map(|(delivery, _)| *delivery).collect();
-        for delivery in idle {
-            self.make(delivery);
-        }
-    }
-
-    /// The row of an entry was read; whether it was for a delivery that is made for others.
-    pub(super) fn read_to_make(&mut self, ticket: Ticket, rows: &[(Vec<u8>, Bytes)]) -> bool {
-        let Some(delivery) = self.forwarding.under_way.get(&ticket).copied() else {
-            return false;
+        let Some(made) = self.forwarding.made.get_mut(&delivery) else {
+            return;
         };
-        let entry = rows.first().and_then(|(key, row)| entry_of_row(key, row));
-        let entry = entry.filter(|(entry, _)| delivery.1 < entry.deliveries.len());
-        match (entry, self.forwarding.made.get(&delivery)) {
-            (Some((entry, _)), Some(made)) => self.out.push_back(Output::Deliver {
-                ticket,
-                entry: entry.into(),
-                index: delivery.1,
-                others: made.others.clone(),
-            }),
-            _ => self.made(ticket, false),
+        made.state = State::Making(ticket);
+        let (entry, others) = (Arc::clone(&made.entry), made.others.clone());
+        self.forwarding.under_way.insert(ticket, delivery);
+        self.out.push_back(Output::Deliver {
+            ticket,
+            entry,
+            index: 0,
+            others,
+        });
+    }
+
+    /// What has waited for long makes room: it is asked for again.
+    fn end_old(&mut self, now: Now) {
+        let patience = self.config.limits.retry_after_seconds * 1_000_000;
+        let before = now.mono_micros.saturating_sub(patience);
+        let old = self.forwarding.made.iter();
+        let old = old.filter(|(_, made)| made.since <= before);
+        for delivery in old.map(|(delivery, _)| *delivery).collect::<Vec<_>>() {
+            self.end_made(delivery, false);
         }
-        true
+    }
+
+    fn let_go(&mut self, delivery: Delivery, blob: &BlobName) {
+        let mut commit = Commit::new(log::store_partition(PartitionId::QUEUE));
+        (commit.lazy, commit.room) = (true, Room::Frees);
+        commit.mutations = rows::let_go(numbered(delivery), blob).into();
+        self.commit(commit, Waiting::Nothing);
+    }
+
+    /// Whether deliveries of the entry are made for others.
+    pub(super) fn makes(&self, id: EntryId) -> bool {
+        let mut of = self.forwarding.made.range((id, 0)..=(id, usize::MAX));
+        of.next().is_some()
     }
 
     /// A delivery was made for others, or cannot be made now.
     pub(super) fn made(&mut self, ticket: Ticket, done: bool) {
-        let was_full = self.forwarding.under_way.len() >= MADE_MAX;
         if let Some(delivery) = self.forwarding.under_way.remove(&ticket) {
-            self.answer_made(delivery, done);
-        }
-        if was_full {
-            self.make_idle();
+            self.end_made(delivery, done);
         }
     }
 
-    /// What was asked may be made now: the rows have been read, or there is room.
-    pub(super) fn make_idle(&mut self) {
-        let idle = self.forwarding.made.iter();
-        let idle = idle.filter(|(_, made)| made.ticket.is_none());
-        let idle: Vec<Delivery> = idle.map(|(delivery, _)| *delivery).collect();
-        for delivery in idle {
-            self.make(delivery);
+    /// The entry is done: what has not begun of it is not made.
+    pub(super) fn cancelled(&mut self, id: machine::Id) {
+        let id = super::entry_id_of(id);
+        let of = self.forwarding.made.range((id, 0)..=(id, usize::MAX));
+        for delivery in of.map(|(delivery, _)| *delivery).collect::<Vec<_>>() {
+            self.end_made(delivery, false);
         }
+        self.close(id);
     }
 
-    fn answer_made(&mut self, delivery: Delivery, done: bool) {
-        if let Some(made) = self.forwarding.made.remove(&delivery) {
-            for peer in made.peers {
-                self.answer_asked(peer, delivery, done);
+    fn end_made(&mut self, delivery: Delivery, done: bool) {
+        let Some(made) = self.forwarding.made.remove(&delivery) else {
+            return;
+        };
+        let blob = made.entry.blob;
+        if let Some(waiting) = self.forwarding.by_body.get_mut(&blob) {
+            waiting.remove(&delivery);
+            if waiting.is_empty() {
+                self.forwarding.by_body.remove(&blob);
             }
+        }
+        if let State::Making(ticket) = made.state {
+            self.forwarding.under_way.remove(&ticket);
+        }
+        // Before that commit is made no owner begins with it any more.
+        self.close(delivery.0);
+        if !matches!(made.state, State::Waits) {
+            self.let_go(delivery, &blob);
+        }
+        for peer in made.peers {
+            self.answer_asked(peer, delivery, done);
         }
     }
 
@@ -460,15 +447,14 @@ impl QueueOwner {
     fn send(&mut self, peer: Incarnation, frame: Frame) {
         let frames = self.forwarding.frames.entry(peer).or_default();
         // A stream that takes nothing: what is not answered is asked again.
-        if self.links.contains(&peer) && frames.len() < 4 * HANDED_MAX {
+        if self.links.contains(&peer) && frames.len() < 4 * MADE_MAX {
             frames.push_back(frame);
             let wake = PeerOutput::Wake(PartitionId::QUEUE, peer);
             self.out.push_back(Output::Peer(wake));
         }
     }
+}
 
-    /// What a peer is told next of deliveries.
-    pub(super) fn next_forwarded(&mut self, peer: Incarnation) -> Option<Frame> {
-        self.forwarding.frames.get_mut(&peer)?.pop_front()
-    }
+fn numbered((id, index): Delivery) -> (EntryId, u32) {
+    (id, u32::try_from(index).unwrap_or(u32::MAX))
 }

@@ -1,9 +1,20 @@
-//! What the queue keeps and tells: the rows of entries, and the operations of its batches.
+//! What the queue keeps.
+//!
+//! | Key | Value |
+//! |---|---|
+//! | 1 `life` | the incarnation that wrote last, how often an older copy of the disk was put back, and the numbers that this node has had |
+//! | `a` slot | for how many microseconds this node said it would be away |
+//! | `e` id | the name of the body, if the entry is not done, and the machine's record ([`whimbrel_queue::Record`]) |
+//! | `f` id index | the name of the body of a delivery that is made for another node |
+//! | `p` id | the payload: sender, body, date, deliveries ([`payload_of_entry`]) |
+//!
+//! Payloads come last: at a start all else is read, and they are not.
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use minicbor::{Decode, Encode};
-use whimbrel_crdt::{Batch, Incarnation, Section, VersionVector, mutants::broken};
+use whimbrel_crdt::Incarnation;
 use whimbrel_mailbox::{AccountId, BlobName, Date, EntryId, MailboxName};
+use whimbrel_queue::{Node, Nodes, Record};
 use whimbrel_storage::Mutation;
 
 use crate::{
@@ -12,26 +23,206 @@ use crate::{
     owner::blob_name,
 };
 
-/// Before the rows of entries.
-pub(super) const ENTRY_ROW: u8 = b'e';
-/// Format of a row.
-const ROW_VERSION: u8 = 1;
-/// Format of operations.
-const OPS_VERSION: u8 = 1;
-/// The subject of the queue's sections: there is one queue.
-const SUBJECT: [u8; 16] = *b"whimbrel queue..";
+const LIFE_KEY: &[u8] = b"\x01life";
+const AWAY_ROW: u8 = b'a';
+const ENTRY_ROW: u8 = b'e';
+const HOLD_ROW: u8 = b'f';
+const PAYLOAD_ROW: u8 = b'p';
 
-pub(crate) fn entry_key(id: EntryId) -> Bytes {
-    [&[ENTRY_ROW], &id.0[..]].concat().into()
+/// Where payloads begin, and all else has ended.
+pub(super) const PAYLOADS: &[u8] = &[PAYLOAD_ROW];
+
+/// Format of a payload.
+const PAYLOAD_VERSION: u8 = 2;
+
+/// Bytes of a body's name.
+const NAME_BYTES: usize = 48;
+
+fn key(kind: u8, id: EntryId) -> Bytes {
+    [&[kind], &id.0[..]].concat().into()
 }
 
-/// The name under which an entry holds its blob.
+pub(super) fn payload_key(id: EntryId) -> Bytes {
+    key(PAYLOAD_ROW, id)
+}
+
+/// The name under which an entry holds its body.
 pub(crate) fn holder(id: EntryId) -> Bytes {
-    entry_key(id)
+    key(ENTRY_ROW, id)
+}
+
+fn hold_key((id, index): (EntryId, u32)) -> Bytes {
+    [&[HOLD_ROW], &id.0[..], &index.to_be_bytes()]
+        .concat()
+        .into()
+}
+
+fn name_bytes(blob: &BlobName) -> [u8; NAME_BYTES] {
+    let mut bytes = [0; NAME_BYTES];
+    bytes[..32].copy_from_slice(&blob.hash);
+    bytes[32..].copy_from_slice(&blob.upload);
+    bytes
+}
+
+fn name_of(bytes: &[u8]) -> Option<BlobName> {
+    Some(BlobName {
+        hash: bytes.get(..32)?.try_into().ok()?,
+        upload: bytes.get(32..NAME_BYTES)?.try_into().ok()?,
+    })
+}
+
+/// The row of an entry, or of one that is done and not forgotten.
+pub(super) fn put(id: EntryId, blob: Option<&BlobName>, record: &Record) -> Mutation {
+    let record = record.encode();
+    let mut value = BytesMut::with_capacity(1 + NAME_BYTES + record.len());
+    value.put_u8(blob.is_some().into());
+    if let Some(blob) = blob {
+        value.put_slice(&name_bytes(blob));
+    }
+    value.put_slice(&record);
+    Mutation::Put {
+        key: key(ENTRY_ROW, id),
+        value: value.freeze(),
+    }
+}
+
+pub(super) fn delete(id: EntryId) -> Mutation {
+    let key = key(ENTRY_ROW, id);
+    Mutation::Delete { key }
+}
+
+pub(super) fn put_payload(id: EntryId, value: Bytes) -> Mutation {
+    let key = payload_key(id);
+    Mutation::Put { key, value }
+}
+
+pub(super) fn delete_payload(id: EntryId) -> Mutation {
+    let key = payload_key(id);
+    Mutation::Delete { key }
+}
+
+pub(super) fn reference(id: EntryId, blob: &BlobName) -> Mutation {
+    Mutation::Reference {
+        blob: blob_name(blob),
+        holder: holder(id),
+    }
+}
+
+pub(super) fn release(id: EntryId, blob: &BlobName) -> Mutation {
+    Mutation::Release {
+        blob: blob_name(blob),
+        holder: holder(id),
+    }
+}
+
+/// The body of a delivery that is made for another node is held.
+pub(super) fn hold(delivery: (EntryId, u32), blob: &BlobName) -> [Mutation; 2] {
+    let key = hold_key(delivery);
+    let value = Bytes::copy_from_slice(&name_bytes(blob));
+    let (holder, blob) = (key.clone(), blob_name(blob));
+    [
+        Mutation::Reference { blob, holder },
+        Mutation::Put { key, value },
+    ]
+}
+
+/// It is held no longer.
+pub(super) fn let_go(delivery: (EntryId, u32), blob: &BlobName) -> [Mutation; 2] {
+    let key = hold_key(delivery);
+    let (holder, blob) = (key.clone(), blob_name(blob));
+    [Mutation::Release { blob, holder }, Mutation::Delete { key }]
+}
+
+/// A node is away for so long; 0: it is not.
+pub(super) fn away(node: Node, micros: u64) -> Mutation {
+    let key = Bytes::copy_from_slice(&[AWAY_ROW, node.number()]);
+    match micros {
+        0 => Mutation::Delete { key },
+        _ => Mutation::Put {
+            key,
+            value: Bytes::copy_from_slice(&micros.to_be_bytes()),
+        },
+    }
+}
+
+/// Who writes from now on, in which life, and which numbers it has had.
+pub(super) fn life(origin: Incarnation, life: u32, numbers: Nodes) -> Mutation {
+    let origin = origin.get().to_be_bytes();
+    let value = [
+        &origin[..],
+        &life.to_be_bytes(),
+        &numbers.bits().to_be_bytes(),
+    ]
+    .concat();
+    Mutation::Put {
+        key: Bytes::from_static(LIFE_KEY),
+        value: value.into(),
+    }
+}
+
+/// A row that was read.
+pub(crate) enum Row {
+    /// Who wrote last, in which life, and which numbers it has had.
+    Life(u64, u32, Nodes),
+    /// A node is away for so many microseconds.
+    Away(Node, u64),
+    /// An entry, with its body if it is not done.
+    Entry(EntryId, Option<BlobName>, Record),
+    /// The body of a delivery for another node is held.
+    Hold((EntryId, u32), BlobName),
+    /// A payload.
+    Payload(EntryId),
+}
+
+/// What a row says; `None`: it cannot be read.
+pub(crate) fn row_of(key: &[u8], value: &Bytes) -> Option<Row> {
+    if key == LIFE_KEY {
+        let (origin, rest) = value.split_at_checked(8)?;
+        let (life, numbers) = rest.split_at_checked(4)?;
+        let numbers = Nodes::from_bits(u64::from_be_bytes(numbers.try_into().ok()?));
+        let origin = u64::from_be_bytes(origin.try_into().ok()?);
+        let life = u32::from_be_bytes(life.try_into().ok()?);
+        return Some(Row::Life(origin, life, numbers));
+    }
+    let (kind, rest) = key.split_first()?;
+    let id = |bytes: &[u8]| Some(EntryId(bytes.try_into().ok()?));
+    Some(match *kind {
+        AWAY_ROW => {
+            let micros = u64::from_be_bytes(value[..].try_into().ok()?);
+            Row::Away(Node::new(*rest.first()?)?, micros)
+        }
+        ENTRY_ROW => {
+            let with_body = match value.first()? {
+                0 => false,
+                1 => true,
+                _ => return None,
+            };
+            let blob = with_body.then(|| name_of(&value[1..]));
+            let blob = match blob {
+                Some(None) => return None,
+                Some(Some(blob)) => Some(blob),
+                None => None,
+            };
+            let from = if with_body { 1 + NAME_BYTES } else { 1 };
+            let record = Record::decode(value.slice(from..)).ok()?;
+            // Of what is not done the body is here.
+            if with_body != matches!(record, Record::Tuple { .. }) {
+                return None;
+            }
+            Row::Entry(id(rest)?, blob, record)
+        }
+        HOLD_ROW => {
+            let (entry, index) = rest.split_at_checked(16)?;
+            let index = u32::from_be_bytes(index.try_into().ok()?);
+            Row::Hold((id(entry)?, index), name_of(value)?)
+        }
+        PAYLOAD_ROW => Row::Payload(id(rest)?),
+        _ => return None,
+    })
 }
 
 #[derive(Encode, Decode)]
-struct EntryRow<'a> {
+struct Payload<'a> {
     #[n(0)]
     version: u8,
     #[b(1)]
@@ -42,26 +233,6 @@ struct EntryRow<'a> {
     date: Date,
     #[b(4)]
     deliveries: Vec<DeliveryRow<'a>>,
-    /// The node that took it; absent: this one, when it was alone.
-    #[n(5)]
-    taken_by: Option<Incarnation>,
-    /// The number of its *take* in that node's log; absent in the operation itself, and in rows from before it was kept.
-    #[n(6)]
-    number: Option<u64>,
-}
-
-/// Where an entry was taken: by which node, and under which number of its log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
-    pub(crate) by: Incarnation,
-    pub(crate) number: Option<u64>,
-}
-
-impl Taken {
-    /// Whether whoever has applied this has heard of the entry, if it is known where it was taken.
-    pub(super) fn is_in(self, applied: &VersionVector) -> Option<bool> {
-        Some(applied.get(self.by) >= self.number?)
-    }
 }
 
 #[derive(Encode, Decode)]
@@ -82,7 +253,8 @@ struct DeliveryRow<'a> {
     open_end: Option<bool>,
 }
 
-pub(crate) fn row_of_entry(entry: &Entry, taken: Option<Taken>) -> Bytes {
+/// What the machine keeps of an entry.
+pub(crate) fn payload_of_entry(entry: &Entry) -> Bytes {
     let deliveries = entry.deliveries.iter().map(|delivery| DeliveryRow {
         account: delivery.account,
         target: delivery.target.clone(),
@@ -91,192 +263,57 @@ pub(crate) fn row_of_entry(entry: &Entry, taken: Option<Taken>) -> Bytes {
         sent: delivery.sent.then_some(true),
         open_end: delivery.open_end.then_some(true),
     });
-    let row = EntryRow {
-        version: ROW_VERSION,
+    let payload = Payload {
+        version: PAYLOAD_VERSION,
         sender: &entry.sender,
         blob: entry.blob,
         date: entry.date,
         deliveries: deliveries.collect(),
-        taken_by: taken.map(|taken| taken.by),
-        number: taken.and_then(|taken| taken.number),
     };
-    log::encode(&row).into()
+    log::encode(&payload).into()
 }
 
-/// An entry, and where it was taken.
-pub(crate) fn entry_of_row(key: &[u8], row: &Bytes) -> Option<(Entry, Option<Taken>)> {
-    let (&ENTRY_ROW, id) = key.split_first()? else {
-        return None;
-    };
-    let id = EntryId(id.try_into().ok()?);
-    let decoded: EntryRow<'_> = minicbor::decode(row).ok()?;
-    if decoded.version != ROW_VERSION {
+/// The entry again; `None`: it cannot be read.
+pub(crate) fn entry_of_payload(id: EntryId, payload: &Bytes) -> Option<Entry> {
+    let decoded: Payload<'_> = minicbor::decode(payload).ok()?;
+    if decoded.version != PAYLOAD_VERSION {
         return None;
     }
     let deliveries = decoded.deliveries.iter().map(|delivery| Delivery {
         account: delivery.account,
         target: delivery.target.clone(),
-        content: row.slice_ref(delivery.content),
+        content: payload.slice_ref(delivery.content),
         size: delivery.size,
         sent: delivery.sent == Some(true),
         open_end: delivery.open_end == Some(true),
     });
-    let entry = Entry {
+    Some(Entry {
         id,
         sender: decoded.sender.to_owned(),
         blob: decoded.blob,
         date: decoded.date,
         deliveries: deliveries.collect(),
-    };
-    let number = decoded.number;
-    let taken = decoded.taken_by.map(|by| Taken { by, number });
-    Some((entry, taken))
+    })
 }
 
-/// For fuzzers: a row that can be read is written and read as the same.
+/// For fuzzers: what can be read is written and read as the same.
 pub(crate) fn fuzz_row(row: &Bytes) {
-    let key = entry_key(EntryId([1; 16]));
-    if let Some((entry, taken)) = entry_of_row(&key, row) {
+    let id = EntryId([1; 16]);
+    if let Some(entry) = entry_of_payload(id, row) {
         let held: usize = entry.deliveries.iter().map(|d| d.content.len()).sum();
-        assert!(held <= row.len(), "contents are slices of the row");
-        let written = row_of_entry(&entry, taken);
-        let again = entry_of_row(&key, &written);
-        assert!(again.is_some_and(|(again, by)| row_of_entry(&again, by) == written));
+        assert!(held <= row.len(), "contents are slices of the payload");
+        let written = payload_of_entry(&entry);
+        let again = entry_of_payload(id, &written);
+        assert!(again.is_some_and(|again| payload_of_entry(&again) == written));
     }
-}
-
-/// Mutations that take an entry's row away, and what it holds.
-pub(super) fn without(id: EntryId, blob: &BlobName) -> [Mutation; 3] {
-    [
-        Mutation::Delete { key: entry_key(id) },
-        Mutation::Delete {
-            key: log::missing_blob_key(blob),
-        },
-        Mutation::Release {
-            blob: blob_name(blob),
-            holder: holder(id),
-        },
-    ]
-}
-
-/// Mutations that put it there.
-pub(super) fn with(id: EntryId, blob: &BlobName, row: Bytes) -> [Mutation; 2] {
-    [
-        Mutation::Reference {
-            blob: blob_name(blob),
-            holder: holder(id),
-        },
-        Mutation::Put {
-            key: entry_key(id),
-            value: row,
-        },
-    ]
-}
-
-/// What a node says of an entry to the others.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub(super) enum Op {
-    /// It was taken: its row, as every node keeps it.
-    #[n(0)]
-    Take {
-        #[n(0)]
-        id: EntryId,
-        #[cbor(n(1), with = "minicbor::bytes")]
-        row: Vec<u8>,
-    },
-    /// All of its deliveries are made.
-    #[n(1)]
-    Finish {
-        #[n(0)]
-        id: EntryId,
-    },
-    /// Too few nodes had it in time: its client was told so.
-    #[n(2)]
-    Abort {
-        #[n(0)]
-        id: EntryId,
-    },
-}
-
-/// The section of a batch that holds one operation.
-pub(super) fn section(op: &Op) -> Section {
-    let mut ops = Vec::new();
-    let mut encoder = minicbor::Encoder::new(&mut ops);
-    let written = encoder
-        .array(2)
-        .and_then(|e| e.u8(OPS_VERSION))
-        .and_then(|e| e.encode([op]));
-    debug_assert!(written.is_ok(), "writing to memory cannot fail");
-    Section {
-        subject: SUBJECT,
-        counter: 0,
-        count: 1,
-        ops,
+    if let Some(Row::Entry(id, blob, record)) = row_of(&holder(id), row) {
+        let Mutation::Put { key, value } = put(id, blob.as_ref(), &record) else {
+            unreachable!("a row is put");
+        };
+        assert!(
+            matches!(row_of(&key, &value), Some(Row::Entry(_, again, found)) if again == blob && found == record)
+        );
     }
-}
-
-/// What an operation means at another node.
-pub(crate) enum Done {
-    /// An entry was taken; its row as it is kept.
-    Taken(EntryId, Taken, BlobName, Bytes),
-    /// It is finished, or given up.
-    Closed(EntryId),
-}
-
-/// What a batch did; else why it cannot be read.
-pub(crate) fn read(batch: &Batch) -> Result<Vec<Done>, String> {
-    let mut done = Vec::new();
-    for (number, op) in (batch.first..).zip(ops(batch)?) {
-        done.push(match op {
-            Op::Take { id, row } => {
-                let row = Bytes::from(row);
-                let (entry, taken) = entry_of_row(&entry_key(id), &row)
-                    .ok_or("it has an entry that cannot be read")?;
-                if taken.is_none_or(|taken| taken.by != batch.origin) {
-                    return Err("it has an entry that its node did not take".into());
-                }
-                let taken = Taken {
-                    by: batch.origin,
-                    number: Some(number),
-                };
-                let row = row_of_entry(&entry, Some(taken));
-                Done::Taken(id, taken, entry.blob, row)
-            }
-            Op::Abort { .. } if broken("abort-not-heard") => continue,
-            Op::Finish { id } | Op::Abort { id } => Done::Closed(id),
-        });
-    }
-    Ok(done)
-}
-
-/// The operations of a batch; else why they cannot be read.
-fn ops(batch: &Batch) -> Result<Vec<Op>, String> {
-    let mut all = Vec::new();
-    for section in &batch.sections {
-        if section.subject != SUBJECT {
-            return Err("it has a section that is not the queue's".into());
-        }
-        let damaged = |error: minicbor::decode::Error| error.to_string();
-        let mut decoder = minicbor::Decoder::new(&section.ops);
-        if decoder.array().map_err(damaged)?.is_none_or(|len| len < 2) {
-            return Err("its operations have no version".into());
-        }
-        let version = decoder.u8().map_err(damaged)?;
-        if version != OPS_VERSION {
-            return Err(format!("its operations have version {version}"));
-        }
-        let ops: Vec<Op> = decoder.decode().map_err(damaged)?;
-        if ops.len() != section.count as usize {
-            return Err("a section has not as many operations as it says".into());
-        }
-        all.extend(ops);
-    }
-    Ok(all)
-}
-
-/// A body's name as batches have it: hash and upload.
-pub(super) fn named(blob: &BlobName) -> Vec<u8> {
-    [&blob.hash[..], &blob.upload[..]].concat()
 }
 
 #[cfg(test)]
@@ -320,52 +357,64 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_version_1_keep_their_meaning() {
-        let by = Incarnation::from_hash(7);
-        let (alone, known) = (
-            Taken { by, number: None },
-            Taken {
-                by,
-                number: Some(9),
-            },
-        );
-        for (file, taken) in [
-            ("queue-row-v1-alone.cbor", None),
-            ("queue-row-v1-taken.cbor", Some(alone)),
-            ("queue-row-v1.cbor", Some(known)),
-        ] {
-            let row = row_of_entry(&entry(), taken);
-            is_kept(file, &row);
-            let (read, by) = entry_of_row(&entry_key(entry().id), &row).expect("it is read");
-            assert_eq!((read.id, by), (entry().id, taken), "{file}");
-            assert_eq!(row_of_entry(&read, by), row, "{file}");
-        }
+    fn payloads_of_version_2_keep_their_meaning() {
+        let payload = payload_of_entry(&entry());
+        is_kept("queue-payload-v2.cbor", &payload);
+        let read = entry_of_payload(entry().id, &payload).expect("it is read");
+        assert_eq!(payload_of_entry(&read), payload);
     }
 
     #[test]
-    fn operations_of_version_1_keep_their_meaning() {
-        let by = Incarnation::from_hash(7);
-        let id = entry().id;
-        let row = row_of_entry(&entry(), Some(Taken { by, number: None })).to_vec();
-        for (file, op) in [
-            ("queue-take-v1.cbor", Op::Take { id, row }),
-            ("queue-finish-v1.cbor", Op::Finish { id }),
-            ("queue-abort-v1.cbor", Op::Abort { id }),
-        ] {
-            let section = section(&op);
-            is_kept(file, &section.ops);
-            let batch = Batch {
-                partition: whimbrel_crdt::PartitionId::QUEUE,
-                origin: by,
-                first: 1,
-                count: 1,
-                previous: whimbrel_crdt::Hash::default(),
-                deps: VersionVector::new(),
-                stamp: whimbrel_crdt::Stamp { hlc: 1, origin: by },
-                sections: vec![section],
-                blobs: Vec::new(),
+    fn rows_are_read_as_they_were_written() {
+        let (id, blob) = (entry().id, entry().blob);
+        let record = Record::Tombstone {
+            version: whimbrel_queue::Version::default(),
+            holders: whimbrel_queue::Nodes::from_bits(6),
+            unconfirmed: whimbrel_queue::Nodes::from_bits(2),
+            tracked: true,
+        };
+        let tuple = Record::Tuple {
+            ownership: whimbrel_queue::Ownership {
+                owners: whimbrel_queue::Owners::of(Node::new(3).unwrap()),
+                ..whimbrel_queue::Ownership::default()
+            },
+            sent: whimbrel_queue::Nodes::NONE,
+            life: 1,
+        };
+        for (blob, record) in [(None, &record), (Some(&blob), &tuple)] {
+            let Mutation::Put { key, value } = put(id, blob, record) else {
+                panic!("a row is put");
             };
-            assert_eq!(ops(&batch), Ok(vec![op]), "{file}");
+            let Some(Row::Entry(read, body, found)) = row_of(&key, &value) else {
+                panic!("an entry");
+            };
+            assert_eq!((read, body.as_ref(), &found), (id, blob, record));
+            assert!(
+                row_of(&key, &value.slice(..value.len() - 1)).is_none(),
+                "it is cut"
+            );
         }
+        // An entry without its body is none.
+        let Mutation::Put { key, value } = put(id, None, &tuple) else {
+            panic!("a row is put");
+        };
+        assert!(row_of(&key, &value).is_none());
+        let [_, Mutation::Put { key, value }] = hold((id, 7), &blob) else {
+            panic!("a row is put");
+        };
+        assert!(
+            matches!(row_of(&key, &value), Some(Row::Hold((read, 7), body)) if read == id && body == blob)
+        );
+        let Mutation::Put { key, value } = life(Incarnation::from_hash(9), 2, Nodes::from_bits(5))
+        else {
+            panic!("a row is put");
+        };
+        assert!(
+            matches!(row_of(&key, &value), Some(Row::Life(9, 2, numbers)) if numbers.bits() == 5)
+        );
+        let Mutation::Put { key, value } = away(Node::new(5).unwrap(), 1000) else {
+            panic!("a row is put");
+        };
+        assert!(matches!(row_of(&key, &value), Some(Row::Away(node, 1000)) if node.number() == 5));
     }
 }

@@ -30,7 +30,13 @@ fn pair() -> Pair {
 
 fn recovered(mut pair: Pair) -> Pair {
     for node in 0..2 {
-        pair.input(node, Input::QueueRecovered);
+        pair.input(
+            node,
+            Input::Swept {
+                began: u64::MAX,
+                least: None,
+            },
+        );
     }
     pair
 }
@@ -82,7 +88,13 @@ fn missing(pair: &Pair) -> u64 {
 fn wanted_after_start(pair: &mut Pair) -> usize {
     pair.wanted[1].clear();
     pair.restart(1);
-    pair.input(1, Input::QueueRecovered);
+    pair.input(
+        1,
+        Input::Swept {
+            began: u64::MAX,
+            least: None,
+        },
+    );
     pair.settle();
     pair.wanted[1].len()
 }

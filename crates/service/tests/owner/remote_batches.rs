@@ -421,7 +421,13 @@ fn what_was_collected_is_known_after_a_start() {
     pair.append(0, "INBOX", 1);
     pair.settle();
     pair.remove(0, "INBOX");
-    pair.input(1, Input::QueueRecovered);
+    pair.input(
+        1,
+        Input::Swept {
+            began: u64::MAX,
+            least: None,
+        },
+    );
     let is_message = |row: &RowKey| matches!(row, RowKey::Message(_));
     let position =
         |pair: &Pair| -> Position { minicbor::decode(&pair.nodes[1].rows[POSITION_KEY]).unwrap() };

@@ -395,7 +395,13 @@ impl World {
 
     /// What was hidden long enough is dropped, until nothing is due or the power fails.
     pub(crate) fn collect(&mut self) {
-        self.owner.handle(self.now, Input::QueueRecovered);
+        self.owner.handle(
+            self.now,
+            Input::Swept {
+                began: u64::MAX,
+                least: None,
+            },
+        );
         while let Some(at) = self.owner.deadline() {
             self.now.mono_micros = self.now.mono_micros.max(at);
             self.input(Input::Time, RequestId(0));

@@ -228,6 +228,7 @@ impl World {
                 }
             }
             (what, Reply::Failed(failure)) => {
+                self.say(|| format!("mail is refused at {node}: {failure:?}"));
                 let bodies = match what {
                     What::Append(bodies) => &bodies[..],
                     What::Deliver(body, _) => std::slice::from_ref(body),

@@ -686,7 +686,7 @@ impl World {
         let Some(blob) = self.members[node].node.upload(text(body)) else {
             return;
         };
-        self.losses.came_by_mail(body, blob);
+        self.losses.uploaded(body, blob);
         let deliveries = targets.iter().map(|account| Delivery {
             account: *account,
             target: mailbox(target),

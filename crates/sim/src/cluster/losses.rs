@@ -89,8 +89,6 @@ pub(super) struct Losses {
     pub(super) acks: Vec<Ack>,
     /// Where the bodies of messages lie: what is imported again was uploaded again.
     blobs: BTreeMap<u32, Vec<BlobName>>,
-    /// Bodies of mail that was to be accepted.
-    mail: BTreeSet<u32>,
     /// Who delivered mail, by entry of the queue: from which number of its own log on that is, the last time.
     deliveries: BTreeMap<(String, AccountId), BTreeMap<Incarnation, u64>>,
     /// Nodes that come back with another disk.
@@ -112,7 +110,6 @@ impl Losses {
             copy: None,
             acks: Vec::new(),
             blobs: BTreeMap::new(),
-            mail: BTreeSet::new(),
             deliveries: BTreeMap::new(),
             pending: BTreeMap::new(),
             is_over: plan.disks == Disks::Own,
@@ -124,18 +121,6 @@ impl Losses {
         let blobs = self.blobs.get(&body).into_iter().flatten();
         let mut blobs = blobs.map(owner::blob_name);
         blobs.any(|blob| disks.iter().any(|disk| disk.blob_stat(blob).is_some()))
-    }
-
-    /// The same, of mail.
-    pub(super) fn came_by_mail(&mut self, body: u32, blob: BlobName) {
-        self.uploaded(body, blob);
-        self.mail.insert(body);
-    }
-
-    /// How many bodies of mail are on none of these disks.
-    pub(super) fn mail_without_bodies(&self, disks: &[Memory]) -> usize {
-        let mail = self.mail.iter();
-        mail.filter(|body| !self.has_body(disks, **body)).count()
     }
 
     /// Who delivered this mail, and from which number of its own log on that is.

@@ -20,9 +20,9 @@ use whimbrel_service::{
     peers::blobs,
     queue,
 };
-use whimbrel_storage::memory::{DiskCopy, Memory};
+use whimbrel_storage::memory::DiskCopy;
 
-use super::{Member, World, losses::durable, placing};
+use super::{Member, World, placing};
 use crate::node::{Identity, Node};
 
 /// Between two looks at what is held of removed members' logs.
@@ -262,19 +262,18 @@ impl World {
         Ok(())
     }
 
-    /// Whether what still waits in queues came to a node that was removed before it was accepted there: nobody has the body, and nobody will
-    /// (`docs/replication.md`). All who are left have the same, and have waited for half of the time.
-    pub(super) fn waits_for_the_removed(&self, end: u64) -> bool {
+    /// Whether all that still waits in queues is of older disks, and a member that may know whether it is done is gone for good and was not removed.
+    pub(super) fn waits_for_the_gone(&self) -> bool {
         let there = self.there();
-        let waiting: BTreeSet<usize> = (there.iter())
-            .map(|index| self.members[*index].node.queue_len())
-            .collect();
-        let disks = there.iter().map(|index| &self.members[*index].node.disk);
-        let disks: Vec<Memory> = disks.map(|disk| durable(&disk.copy())).collect();
-        // Of each that waits the body is nowhere.
-        let gone = self.losses.mail_without_bodies(&disks);
-        let removed = waiting.iter().all(|count| *count <= gone);
-        removed && waiting.len() == 1 && self.now + super::HEALING_MICROS_MAX / 2 > end
+        let living: BTreeSet<Incarnation> =
+            there.iter().map(|index| self.members[*index].id).collect();
+        let nodes = there.iter().map(|index| &self.members[*index]);
+        let mut members = self.members[there[0]].roster.slots().into_keys();
+        let is_anybody_gone = members.any(|member| !living.contains(&member));
+        is_anybody_gone
+            && nodes
+                .into_iter()
+                .all(|of| of.node.queue_len() == of.node.queue_doubts())
     }
 
     /// A node's list of members has changed: its machines and peers are told, and who was removed is not listened to.

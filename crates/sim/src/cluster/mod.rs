@@ -726,7 +726,7 @@ impl World {
             let waits = there.any(|member| member.node.queue_len() > 0);
             if self.asked.is_empty()
                 && !self.protocol_clients_wait()
-                && (!waits || self.waits_for_the_removed(end))
+                && (!waits || self.waits_for_the_gone())
             {
                 let apart = self.unclosed().or_else(|| self.ends_differ());
                 let apart = apart.or_else(|| self.unapplied());

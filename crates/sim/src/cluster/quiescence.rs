@@ -37,7 +37,7 @@ const WAITING: [(&str, Figure); 4] = [
 impl World {
     /// All nodes are alike, and clients have gone.
     pub(super) fn goes_on_quietly(&mut self) -> Result<(), String> {
-        // Mail that nobody has the body of any more is tried again for ever, and what was said of it.
+        // What waits for a member that is gone and was not removed waits for ever.
         let waits = |index: &usize| self.members[*index].node.queue_len() > 0;
         let there = self.there();
         if there.iter().any(waits) {
@@ -122,7 +122,13 @@ impl World {
                     break;
                 }
                 if self.now > end {
-                    return Err(format!("node {node} does not deliver when all is quiet"));
+                    let there = self.there().into_iter();
+                    let queues: Vec<_> = there
+                        .map(|index| (index, self.members[index].node.queue_len()))
+                        .collect();
+                    return Err(format!(
+                        "node {node} does not deliver when all is quiet: queues {queues:?}"
+                    ));
                 }
             }
         }
@@ -305,8 +311,7 @@ impl World {
         self.note("cluster: logs are short");
         let accounts = self.accounts.clone();
         let accounts = accounts.iter().map(|account| keys::partition_of(*account));
-        let all = [PartitionId::DIRECTORY, PartitionId::QUEUE].into_iter();
-        let all: BTreeSet<PartitionId> = all.chain(accounts).collect();
+        let all: BTreeSet<PartitionId> = accounts.chain([PartitionId::DIRECTORY]).collect();
         for index in there {
             for partition in all.iter().copied() {
                 let disk = &self.members[index].node.disk;
