@@ -21,9 +21,8 @@ pub(crate) const VARIABLE: &str = "WHIMBREL_OLDER";
 
 /// The oldest commit that can be upgraded from, node by node: it is taken along until a release says from which version on that is promised.
 ///
-/// Its nodes have one feature in their handshakes (LZ4): they give no body unasked, confirm none, deliver nothing for others, and know no holders. So every
-/// feature that came since is met by nodes that lack it.
-const COMMIT: &str = "b8364a22d50debb54b609fb54f4c3119615f89a2";
+/// It is the first one that speaks version 2 of the wire format.
+const COMMIT: &str = "29bc26ee5825e6e7764b48dfe0f02111ae11e69f";
 
 /// The older server, built if need be, and where it is. What is wrong is told and counted.
 pub(crate) fn build() -> (Count, PathBuf) {

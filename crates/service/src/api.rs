@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 
 pub use self::{
     mailboxes::{Changes, Mailbox, Quota, Row, Selected, Since, Status, Usage},
-    queue::{QueueCall, QueueEntry, QueuePage, QueueState},
+    queue::{Delivery, Entry, QueueCall, QueueEntry, QueuePage, QueueState, sent_target},
 };
 
 /// Names one client session for as long as its connection lasts. Given by the driver, never used twice in a run.
@@ -746,47 +746,6 @@ pub struct Target {
     pub address: String,
     /// `x` of `anne+x`: the mailbox to deliver into, if it exists.
     pub detail: Option<String>,
-}
-
-/// An accepted transaction: envelope and final bytes, fixed at acceptance (docs/design.md#the-queue).
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// Random, 128 bits.
-    pub id: EntryId,
-    /// The envelope sender; empty for `<>`.
-    pub sender: String,
-    /// Who gets it.
-    pub deliveries: Vec<Delivery>,
-    /// The message's bytes as received.
-    pub blob: BlobName,
-    /// When it was accepted; becomes the internal date.
-    pub date: Date,
-}
-
-/// One recipient of an [`Entry`].
-#[derive(Clone, Debug)]
-pub struct Delivery {
-    /// The account.
-    pub account: AccountId,
-    /// The mailbox wished for by plus-addressing, else INBOX. If it does not exist at delivery, INBOX it is; the derived id follows
-    /// from the wish.
-    pub target: MailboxName,
-    /// The encoded content row: trace header fields of this recipient, and the summary.
-    pub content: Bytes,
-    /// Whole size in bytes, trace header fields included.
-    pub size: u32,
-    /// It does not end with CRLF.
-    pub open_end: bool,
-    /// The sender's own copy: it goes, as seen, into the mailbox for sent mail instead of `target`, which only gives it its id (see
-    /// [`sent_target`]). An account without such a mailbox gets none.
-    pub sent: bool,
-}
-
-/// The target of a sender's copy: a name that no address can ask for (it has a space), so that the copy is never taken for a delivery to
-/// `anne+...`.
-#[must_use]
-pub fn sent_target() -> MailboxName {
-    MailboxName::new("Sent copy").expect("a name of letters and a space is valid")
 }
 
 /// Numbers in [`MailboxCall::Named`]: only the greatest that is plausible counts, and a client names few that are not.
