@@ -109,7 +109,8 @@ pub struct Start {
 pub struct Tuple {
     /// Never used before.
     pub id: Id,
-    /// Whether [`Output::Swept`] counts it: so the application learns when a tuple of this kind cannot come again.
+    /// Whether [`Output::Swept`] counts it: so the application learns when a tuple of this kind cannot come again. One of an older disk that no
+    /// other node ever had is acted on, since it may be acted on twice.
     pub tracked: bool,
     /// When it is due: microseconds since 1970. 0: at once.
     pub not_before: u64,
