@@ -1,0 +1,392 @@
+//! `whimbrel-bench queue`: the crate `whimbrel-queue` on real sockets and disks, as its paper's authors measured theirs (section V), beside other systems
+//! that keep messages on several nodes.
+//!
+//! An experiment is: some nodes, each with its disk and its producers, ways between them with the delays of cities or none. A producer puts a message,
+//! waits for its acceptance, and puts the next; a consumer is done with it at once. All nodes share this machine.
+//!
+//! Reading order: this file (what is measured), [`cities`], `site` (the machine with producers and a consumer), `log`, `link`, `node` (what is around
+//! it), `own` (a run), `show` (what comes out).
+
+pub mod cities;
+mod link;
+mod log;
+mod node;
+mod own;
+pub mod show;
+mod site;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    disk,
+    error::{Result, Trouble, io_at},
+    process,
+    progress::Progress,
+};
+
+/// The paper's nodes.
+const PAPER_NODES: [usize; 6] = [2, 3, 4, 5, 6, 7];
+/// Its least round trips in milliseconds, with seven nodes (Fig. 13).
+const PAPER_ROUND_TRIPS_MS: [u64; 3] = [1, 20, 100];
+/// And its producers there.
+const PAPER_ROUND_TRIP_PRODUCERS: [usize; 3] = [100, 300, 1000];
+
+/// What lies between nodes.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// Loopback, and nothing else.
+    #[default]
+    Local,
+    /// Delays as between the paper's cities.
+    Cities,
+}
+
+impl Network {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Network::Local => "local",
+            Network::Cities => "cities",
+        }
+    }
+}
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Contestant {
+    /// The crate `whimbrel-queue`.
+    Queue,
+}
+
+/// What is to be measured.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Nodes
+    #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "3", value_parser = clap::value_parser!(u8).range(1..=20))]
+    pub nodes: Vec<u8>,
+    /// Producers at each node
+    #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "1,100", value_parser = clap::value_parser!(u16).range(1..))]
+    pub producers: Vec<u16>,
+    /// f: nodes beside its own to which a message is entrusted
+    #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u8).range(0..=6))]
+    pub copies: Vec<u8>,
+    /// What lies between the nodes
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_enum,
+        default_value = "local,cities"
+    )]
+    pub networks: Vec<Network>,
+    /// Messages go to the nearest nodes beyond such a round trip, in milliseconds; if not given, to any
+    #[arg(long, value_delimiter = ',', value_name = "MS")]
+    pub round_trips: Vec<u64>,
+    /// Bytes of a message
+    #[arg(long, value_name = "BYTES", default_value_t = 256)]
+    pub payload: usize,
+    /// How long each experiment is measured, in seconds, after a sixth of that to warm up
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    pub seconds: u64,
+    /// Times that everything is run, each time with another seed; medians and spread are over these
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    pub runs: usize,
+    /// Who is measured
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "queue")]
+    pub contestants: Vec<Contestant>,
+    /// The paper's grid, hours: two to seven nodes, 1 to 1,000 producers, f of 0, 1 and 2, round trips of 1, 20 and 100 ms, 30 seconds each
+    #[arg(long)]
+    pub full: bool,
+    /// Under a minute, only to see that it works
+    #[arg(long)]
+    pub quick: bool,
+    /// All random choices follow from it
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// One experiment that is to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) contestant: Contestant,
+    pub(crate) nodes: usize,
+    pub(crate) copies: usize,
+    pub(crate) network: Network,
+    pub(crate) round_trip_min_ms: Option<u64>,
+    /// At each node.
+    pub(crate) producers: usize,
+    /// At the first node alone.
+    pub(crate) one_node: bool,
+    pub(crate) payload_bytes: usize,
+    pub(crate) time: Duration,
+    pub(crate) seed: u64,
+}
+
+impl Load {
+    /// Before it is measured.
+    pub(crate) fn warm_up(&self) -> Duration {
+        self.time / 6
+    }
+
+    /// From a node to each.
+    pub(crate) fn round_trips(&self, from: usize) -> Vec<Duration> {
+        let way = |to| match self.network {
+            Network::Cities if from != to => cities::round_trip(from, to),
+            _ => Duration::ZERO,
+        };
+        (0..self.nodes).map(way).collect()
+    }
+}
+
+/// What one experiment brought. Times are milliseconds.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Experiment {
+    /// Who.
+    pub contestant: String,
+    /// How many nodes.
+    pub nodes: usize,
+    /// How many of them may be lost, beside the first: f; of a majority, what it allows.
+    pub copies: usize,
+    /// What lies between them.
+    pub network: Network,
+    /// The least round trip to those that a message is entrusted to; none: any.
+    pub round_trip_min_ms: Option<u64>,
+    /// Producers at each node.
+    pub producers: usize,
+    /// They are at the first node alone.
+    pub one_node: bool,
+    /// Which run.
+    pub seed: u64,
+    /// Messages a second that were accepted, done and on their way out: the median of all seconds.
+    pub rate: f64,
+    /// So many were measured.
+    pub messages: u64,
+    /// From a put to its acceptance: median and 99 of 100.
+    pub accept_ms: Option<(f64, f64)>,
+    /// What that took beyond the round trip to the farthest node that must have the message.
+    pub over_ms: Option<(f64, f64)>,
+    /// A write to the disk with its sync: median.
+    pub sync_ms: Option<f64>,
+    /// CPU of all nodes for a message.
+    pub cpu_ms: f64,
+    /// Cores that all nodes kept busy.
+    pub busy: f64,
+    /// Bytes between nodes for a message, where they were counted.
+    pub wire_bytes: Option<f64>,
+    /// Other figures for one message, by name.
+    pub each: BTreeMap<String, f64>,
+}
+
+impl Experiment {
+    pub(crate) fn of(contestant: &str, load: &Load) -> Experiment {
+        Experiment {
+            contestant: contestant.to_owned(),
+            nodes: load.nodes,
+            copies: load.copies,
+            network: load.network,
+            round_trip_min_ms: load.round_trip_min_ms,
+            producers: load.producers,
+            one_node: load.one_node,
+            seed: load.seed,
+            ..Experiment::default()
+        }
+    }
+}
+
+/// Everything.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct QueueReport {
+    /// Cores, model, memory, kernel.
+    pub machine: String,
+    /// The command line.
+    pub command: String,
+    /// Bytes of a message.
+    pub payload_bytes: usize,
+    /// How each contestant is set up, or why it is not measured.
+    pub contestants: BTreeMap<String, String>,
+    /// Appends of 4 KiB with fdatasync a second, before and after.
+    pub disk: (f64, f64),
+    /// Load average before.
+    pub machine_load: f64,
+    /// In their order.
+    pub experiments: Vec<Experiment>,
+}
+
+impl QueueReport {
+    /// What was written by [`show::write`], of several files as one: their experiments under the head of the first.
+    ///
+    /// # Errors
+    /// When one of them cannot be read, or is none.
+    pub fn read(paths: &[PathBuf]) -> Result<QueueReport> {
+        let mut all: Option<QueueReport> = None;
+        for path in paths {
+            let json = fs::read_to_string(path).map_err(io_at(path.display()))?;
+            let report: QueueReport = serde_json::from_str(&json)
+                .map_err(|error| Trouble::Wrong(format!("{}: {error}", path.display())))?;
+            match &mut all {
+                Some(all) => {
+                    all.contestants.extend(report.contestants);
+                    all.experiments.extend(report.experiments);
+                }
+                None => all = Some(report),
+            }
+        }
+        Ok(all.unwrap_or_default())
+    }
+}
+
+impl Options {
+    fn preset(mut self) -> Options {
+        if self.quick {
+            self.nodes = vec![2];
+            self.producers = vec![2];
+            self.copies = vec![1];
+            self.networks = vec![Network::Local];
+            self.round_trips = Vec::new();
+            self.seconds = 1;
+            self.runs = 1;
+        }
+        if self.full {
+            self.nodes = PAPER_NODES.map(|nodes| nodes as u8).to_vec();
+            self.producers = vec![1, 10, 100, 1000];
+            self.copies = vec![0, 1, 2];
+            self.networks = vec![Network::Local, Network::Cities];
+            self.round_trips = Vec::new();
+            self.seconds = 30;
+        }
+        self
+    }
+
+    /// All experiments of one run, in their order.
+    fn loads(&self, contestants: &[Contestant], run: usize) -> Vec<Load> {
+        let mut loads: Vec<Load> = Vec::new();
+        let round_trips: Vec<Option<u64>> = match self.round_trips.is_empty() {
+            true => vec![None],
+            false => self.round_trips.iter().copied().map(Some).collect(),
+        };
+        let first = |load: &Load| {
+            // What others call f follows from their number of nodes; and they choose no peers.
+            load.contestant == Contestant::Queue
+                || load.copies == usize::from(self.copies[0])
+                    && load.round_trip_min_ms == round_trips[0]
+        };
+        let mut add = |load: Load| {
+            if first(&load) && load.copies < load.nodes {
+                loads.push(load);
+            }
+        };
+        for &network in &self.networks {
+            for &nodes in &self.nodes {
+                for &copies in &self.copies {
+                    for &round_trip_min_ms in &round_trips {
+                        let one = Load {
+                            contestant: Contestant::Queue,
+                            nodes: nodes.into(),
+                            copies: copies.into(),
+                            network,
+                            round_trip_min_ms,
+                            producers: 1,
+                            one_node: true,
+                            payload_bytes: self.payload,
+                            time: Duration::from_secs(self.seconds),
+                            seed: self.seed + run as u64,
+                        };
+                        for &contestant in contestants {
+                            let one = Load {
+                                contestant,
+                                ..one.clone()
+                            };
+                            add(one.clone());
+                            for &producers in &self.producers {
+                                let producers = producers.into();
+                                let one_node = false;
+                                add(Load {
+                                    producers,
+                                    one_node,
+                                    ..one.clone()
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        if self.full && contestants.contains(&Contestant::Queue) {
+            let seven = loads
+                .iter()
+                .find(|load| load.nodes == 7 && load.copies == 1 && load.network == Network::Cities)
+                .cloned();
+            for millis in PAPER_ROUND_TRIPS_MS {
+                for producers in PAPER_ROUND_TRIP_PRODUCERS {
+                    loads.extend(seven.iter().map(|seven| Load {
+                        contestant: Contestant::Queue,
+                        round_trip_min_ms: Some(millis),
+                        producers,
+                        one_node: false,
+                        ..seven.clone()
+                    }));
+                }
+            }
+        }
+        loads
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// When a message is lost, or the system refuses.
+pub fn run(
+    options: Options,
+    directory: &Path,
+    progress: &Progress,
+    keep: &dyn Fn(&QueueReport) -> Result<()>,
+) -> Result<QueueReport> {
+    let options = options.preset();
+    let mut report = QueueReport {
+        machine: process::machine(),
+        command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+        payload_bytes: options.payload,
+        disk: (disk::syncs_per_second(directory)?, 0.0),
+        machine_load: process::load(),
+        ..QueueReport::default()
+    };
+    let contestants = options.contestants.clone();
+    let loads: Vec<Load> = (0..options.runs)
+        .flat_map(|run| options.loads(&contestants, run))
+        .collect();
+    progress.begin("experiments", loads.len());
+    for load in &loads {
+        // Each begins with nothing.
+        let place = tempfile::tempdir_in(directory).map_err(io_at("a directory"))?;
+        let made = match load.contestant {
+            Contestant::Queue => own::run(load, place.path())?,
+        };
+        progress.line(&show::line(&made));
+        progress.step(1);
+        report.experiments.push(made);
+        keep(&report)?;
+    }
+    report.disk.1 = disk::syncs_per_second(directory)?;
+    keep(&report)?;
+    Ok(report)
+}
+
+/// Median and 99 of 100 in milliseconds, of microseconds.
+fn quantiles(micros: &mut [u32]) -> Option<(f64, f64)> {
+    micros.sort_unstable();
+    let last = micros.len().checked_sub(1)?;
+    let at = |share: f64| f64::from(micros[(share * last as f64).round() as usize]) / 1e3;
+    Some((at(0.5), at(0.99)))
+}

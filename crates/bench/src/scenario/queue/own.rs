@@ -1,0 +1,212 @@
+//! The queue, as nodes in this process.
+
+use std::{
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use whimbrel_queue::Choice;
+
+use super::{
+    Experiment, Load, Network, cities,
+    link::{introduce, introduced},
+    node::{self, Node},
+    site::{Setting, Tally},
+};
+use crate::{
+    error::{Result, io_at, wrong},
+    lag::way::Ways,
+    process,
+    random::Random,
+    report::Figure,
+};
+
+/// For all nodes to hear each other.
+const LINK_WAIT_MAX: Duration = Duration::from_secs(20);
+/// For all that was put to be gone from all nodes.
+const DRAIN_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The nodes of a run, and the ways between them.
+struct Nodes {
+    all: Vec<Node>,
+    ways: Ways,
+}
+
+impl Nodes {
+    fn start(load: &Load, directory: &Path) -> Result<Nodes> {
+        let began = Instant::now();
+        let ways = Ways::default();
+        if load.network == Network::Cities {
+            cities::delay(&ways, load.nodes);
+        }
+        let choice = match load.round_trip_min_ms {
+            Some(millis) => Choice::Nearest(millis * 1000),
+            None => Choice::Random,
+        };
+        let mut all = Vec::new();
+        for me in 0..load.nodes {
+            let setting = Setting {
+                me,
+                nodes: load.nodes,
+                copies: load.copies,
+                choice,
+                producers: if load.one_node && me > 0 {
+                    0
+                } else {
+                    load.producers
+                },
+                payload_bytes: load.payload_bytes,
+                seed: Random::part(load.seed, me as u64).bits(),
+                round_trips: load.round_trips(me),
+            };
+            let log = directory.join(format!("queue-{me}.log"));
+            all.push(Node::start(setting, log, began)?);
+        }
+        let mut nodes = Nodes { all, ways };
+        nodes.link(load)?;
+        nodes.wait(LINK_WAIT_MAX, "do not hear each other", Node::is_ready)?;
+        Ok(nodes)
+    }
+
+    /// Connects each node with those before it.
+    fn link(&mut self, load: &Load) -> Result<()> {
+        for one in 0..load.nodes {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io_at("a link"))?;
+            let port = listener.local_addr().map_err(io_at("a link"))?.port();
+            for other in 0..one {
+                let port = match load.network {
+                    Network::Local => port,
+                    Network::Cities => self.ways.open(other, one, port)?,
+                };
+                let connected = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+                let mut near = connected.map_err(io_at("a link"))?;
+                introduce(&mut near, u8::try_from(other).unwrap_or(u8::MAX))?;
+                let (mut far, _) = listener.accept().map_err(io_at("a link"))?;
+                let who = introduced(&mut far)?;
+                let me = u8::try_from(one).unwrap_or(u8::MAX);
+                self.all[one].link(who, far)?;
+                self.all[other].link(me, near)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&self, at_most: Duration, what: &str, is: impl Fn(&Node) -> bool) -> Result<()> {
+        let began = Instant::now();
+        while !self.all.iter().all(&is) {
+            if self.all.iter().any(Node::has_failed) {
+                // What it was is told when all have ended.
+                return Ok(());
+            }
+            if began.elapsed() > at_most {
+                return wrong(format!("{what} after {at_most:?}"));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    fn done(&self) -> u64 {
+        self.all.iter().map(Node::done).sum()
+    }
+}
+
+/// Runs the queue under a load.
+pub(super) fn run(load: &Load, directory: &Path) -> Result<Experiment> {
+    let nodes = Nodes::start(load, directory)?;
+    nodes.all.iter().for_each(Node::begin);
+    thread::sleep(load.warm_up());
+    nodes.all.iter().for_each(|node| node.measure(true));
+    let cpu = || -> Vec<f64> {
+        let of = |me| process::threads_cpu_seconds(&node::threads_of(me));
+        (0..load.nodes).map(of).collect()
+    };
+    let (began, done_before, cpu_before) = (Instant::now(), nodes.done(), cpu());
+    let carried_before = nodes.ways.carried_bytes();
+    let mut done = done_before;
+    let mut rates = Vec::new();
+    while began.elapsed() < load.time {
+        let at = Instant::now();
+        thread::sleep(Duration::from_secs(1).min(load.time - began.elapsed()));
+        let now = nodes.done();
+        rates.push((now - done) as f64 / at.elapsed().as_secs_f64());
+        done = now;
+    }
+    let (cpu_after, seconds) = (cpu(), began.elapsed().as_secs_f64());
+    let carried = nodes.ways.carried_bytes() - carried_before;
+    nodes.all.iter().for_each(|node| node.measure(false));
+    nodes.all.iter().for_each(Node::stop);
+    nodes.wait(DRAIN_WAIT_MAX, "messages are left", Node::is_empty)?;
+    let all_cpu = process::threads_cpu_seconds(node::THREADS);
+    nodes.all.iter().for_each(Node::close);
+    let mut tally = Tally::default();
+    let mut syncs = Vec::new();
+    let (mut accepted, mut finished, mut replaced, mut left) = (0, 0, 0, 0);
+    let (mut machine_seconds, mut operations) = (0.0, 0);
+    let mut ends = Vec::new();
+    for node in nodes.all {
+        ends.push(node.ended());
+    }
+    for ended in ends {
+        let ended = ended?;
+        tally.add(ended.tally);
+        syncs.extend(ended.syncs);
+        accepted += ended.accepted;
+        finished += ended.done;
+        replaced += ended.replaced;
+        left += ended.left;
+        machine_seconds += ended.machine_seconds;
+        operations += ended.operations;
+    }
+    if accepted != finished || left > 0 {
+        return wrong(format!(
+            "{accepted} messages accepted, {finished} done, {left} left on disks"
+        ));
+    }
+    let in_window = done - done_before;
+    if in_window == 0 {
+        return wrong("no message was done");
+    }
+    let each = |count: u64| count as f64 / finished as f64;
+    let cpu_ms: Vec<f64> = cpu_after
+        .iter()
+        .zip(&cpu_before)
+        .map(|(after, before)| (after - before).max(0.0) * 1e3)
+        .collect();
+    let sync_count = syncs.len() as u64;
+    let mut made = Experiment {
+        rate: Figure::of(rates).map_or(0.0, |rate| rate.median),
+        messages: in_window,
+        cpu_ms: cpu_ms.iter().sum::<f64>() / in_window as f64,
+        busy: cpu_ms.iter().sum::<f64>() / 1e3 / seconds,
+        sync_ms: super::quantiles(&mut syncs).map(|(median, _)| median),
+        wire_bytes: (load.network == Network::Cities).then(|| carried as f64 / in_window as f64),
+        ..Experiment::of("Whimbrel's queue", load)
+    };
+    made.accept_ms = super::quantiles(&mut tally.accept_micros);
+    made.over_ms = super::quantiles(&mut tally.over_micros);
+    made.each = [
+        ("writes before the answer", each(tally.new_writes)),
+        ("writes", each(tally.writes())),
+        ("bodies sent", each(tally.bodies)),
+        ("frames", each(tally.frames)),
+        ("bytes of frames", each(tally.wire_bytes)),
+        ("syncs", each(sync_count)),
+        ("tombstones written", each(tally.tombstone_writes)),
+        ("lists rewritten", each(tally.list_writes)),
+        ("owners replaced", each(replaced)),
+        ("refused", each(tally.refused)),
+        ("machine's CPU, us", machine_seconds * 1e6 / finished as f64),
+        (
+            "CPU beside it for a socket's use or a sync, us",
+            (all_cpu - machine_seconds).max(0.0) * 1e6 / (operations + sync_count) as f64,
+        ),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    Ok(made)
+}
