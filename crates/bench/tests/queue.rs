@@ -16,6 +16,8 @@ fn options() -> Options {
         seconds: 1,
         runs: 1,
         contestants: vec![Contestant::Queue],
+        etcd: None,
+        nats: None,
         full: false,
         quick: false,
         seed: 1,
@@ -62,7 +64,11 @@ fn delays_are_those_of_the_cities_and_the_nearest_far_ones_are_chosen() {
     };
     for of in run(options) {
         // From Amsterdam: New York is at 84 ms, San Francisco at 152.
-        let least = if of.round_trip_min_ms == Some(100) { 152.0 } else { 78.0 };
+        let least = if of.round_trip_min_ms == Some(100) {
+            152.0
+        } else {
+            78.0
+        };
         let (median, _) = of.accept_ms.unwrap();
         assert!(of.one_node || of.round_trip_min_ms == Some(1) || median >= 84.0);
         assert!(!of.one_node || median >= least, "{of:?}");

@@ -55,6 +55,16 @@ impl Ways {
 
     /// A way from one node to another's port; its own port. Its threads end with the program.
     pub fn open(&self, from: usize, to: usize, port: u16) -> Result<u16> {
+        self.open_for(to, port, move |_| Some(from))
+    }
+
+    /// A way to a node's port for all others that reach it under one address. Who connects follows from the other end's port; a stranger is turned away.
+    pub fn open_for(
+        &self,
+        to: usize,
+        port: u16,
+        who: impl Fn(u16) -> Option<usize> + Send + 'static,
+    ) -> Result<u16> {
         let listener = TcpListener::bind(local(0)).map_err(io_at("a way between nodes"))?;
         let own = listener
             .local_addr()
@@ -62,8 +72,11 @@ impl Ways {
         let ways = self.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // A node that does not listen closes it, too.
-                let _ = ways.carry([from, to], stream, port);
+                let source = stream.peer_addr().ok();
+                if let Some(from) = source.and_then(|source| who(source.port())) {
+                    // A node that does not listen closes it, too.
+                    let _ = ways.carry([from, to], stream, port);
+                }
             }
         });
         Ok(own.port())

@@ -8,12 +8,17 @@
 //! it), `own` (a run), `show` (what comes out).
 
 pub mod cities;
+mod etcd;
+mod grpc;
 mod link;
 mod log;
+mod nats;
 mod node;
 mod own;
+mod processes;
 pub mod show;
 mod site;
+mod window;
 
 use std::{
     collections::BTreeMap,
@@ -66,8 +71,27 @@ impl Network {
 /// Who is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Contestant {
-    /// The crate `whimbrel-queue`.
+    /// The crate `whimbrel-queue`
     Queue,
+    /// etcd: one put and one delete for a message
+    Etcd,
+    /// NATS JetStream, work queues with three replicas that sync each write
+    Nats,
+    /// The same with syncs as its default is, every two minutes
+    NatsUnsynced,
+}
+
+impl Contestant {
+    /// What reports call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Contestant::Queue => "Whimbrel's queue",
+            Contestant::Etcd => "etcd",
+            Contestant::Nats => "NATS",
+            Contestant::NatsUnsynced => "NATS, unsynced",
+        }
+    }
 }
 
 /// What is to be measured.
@@ -103,8 +127,19 @@ pub struct Options {
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub runs: usize,
     /// Who is measured
-    #[arg(long, value_delimiter = ',', value_enum, default_value = "queue")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_enum,
+        default_value = "queue,etcd,nats"
+    )]
     pub contestants: Vec<Contestant>,
+    /// etcd's server; else `etcd` from the paths
+    #[arg(long, value_name = "FILE")]
+    pub etcd: Option<PathBuf>,
+    /// The NATS server; else `nats-server` from the paths
+    #[arg(long, value_name = "FILE")]
+    pub nats: Option<PathBuf>,
     /// The paper's grid, hours: two to seven nodes, 1 to 1,000 producers, f of 0, 1 and 2, round trips of 1, 20 and 100 ms, 30 seconds each
     #[arg(long)]
     pub full: bool,
@@ -189,9 +224,9 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    pub(crate) fn of(contestant: &str, load: &Load) -> Experiment {
+    pub(crate) fn of(load: &Load) -> Experiment {
         Experiment {
-            contestant: contestant.to_owned(),
+            contestant: load.contestant.name().to_owned(),
             nodes: load.nodes,
             copies: load.copies,
             network: load.network,
@@ -362,7 +397,40 @@ pub fn run(
         machine_load: process::load(),
         ..QueueReport::default()
     };
-    let contestants = options.contestants.clone();
+    let mut programs: BTreeMap<Contestant, PathBuf> = BTreeMap::new();
+    let mut contestants = Vec::new();
+    for &contestant in &options.contestants {
+        let found = |given: &Option<PathBuf>, name: &str| {
+            let given = given.clone();
+            given.or_else(|| processes::find(name))
+        };
+        let (program, setup) = match contestant {
+            Contestant::Queue => (Some(PathBuf::new()), "this crate"),
+            Contestant::Etcd => (found(&options.etcd, "etcd"), "syncs each write"),
+            Contestant::Nats => (
+                found(&options.nats, "nats-server"),
+                "a work queue with three replicas for each node, sync_interval: always",
+            ),
+            Contestant::NatsUnsynced => (
+                found(&options.nats, "nats-server"),
+                "a work queue with three replicas for each node, syncs every two minutes",
+            ),
+        };
+        let name = contestant.name().to_owned();
+        let Some(program) = program else {
+            let missing = "not installed".to_owned();
+            progress.line(&format!("{name}: {missing}"));
+            report.contestants.insert(name, missing);
+            continue;
+        };
+        let setup = match contestant {
+            Contestant::Queue => setup.to_owned(),
+            _ => format!("{}, {setup}", processes::version(&program)?),
+        };
+        report.contestants.insert(name, setup);
+        programs.insert(contestant, program);
+        contestants.push(contestant);
+    }
     let loads: Vec<Load> = (0..options.runs)
         .flat_map(|run| options.loads(&contestants, run))
         .collect();
@@ -372,6 +440,14 @@ pub fn run(
         let place = tempfile::tempdir_in(directory).map_err(io_at("a directory"))?;
         let made = match load.contestant {
             Contestant::Queue => own::run(load, place.path())?,
+            Contestant::Etcd => etcd::run(&programs[&load.contestant], load, place.path())?,
+            Contestant::Nats | Contestant::NatsUnsynced => {
+                let syncs = match load.contestant {
+                    Contestant::Nats => nats::Syncs::Always,
+                    _ => nats::Syncs::Default,
+                };
+                nats::run(&programs[&load.contestant], syncs, load, place.path())?
+            }
         };
         progress.line(&show::line(&made));
         progress.step(1);

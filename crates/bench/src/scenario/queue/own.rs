@@ -14,13 +14,13 @@ use super::{
     link::{introduce, introduced},
     node::{self, Node},
     site::{Setting, Tally},
+    window::{self, Looks},
 };
 use crate::{
     error::{Result, io_at, wrong},
     lag::way::Ways,
     process,
     random::Random,
-    report::Figure,
 };
 
 /// For all nodes to hear each other.
@@ -119,26 +119,16 @@ impl Nodes {
 pub(super) fn run(load: &Load, directory: &Path) -> Result<Experiment> {
     let nodes = Nodes::start(load, directory)?;
     nodes.all.iter().for_each(Node::begin);
-    thread::sleep(load.warm_up());
-    nodes.all.iter().for_each(|node| node.measure(true));
-    let cpu = || -> Vec<f64> {
-        let of = |me| process::threads_cpu_seconds(&node::threads_of(me));
-        (0..load.nodes).map(of).collect()
-    };
-    let (began, done_before, cpu_before) = (Instant::now(), nodes.done(), cpu());
-    let carried_before = nodes.ways.carried_bytes();
-    let mut done = done_before;
-    let mut rates = Vec::new();
-    while began.elapsed() < load.time {
-        let at = Instant::now();
-        thread::sleep(Duration::from_secs(1).min(load.time - began.elapsed()));
-        let now = nodes.done();
-        rates.push((now - done) as f64 / at.elapsed().as_secs_f64());
-        done = now;
-    }
-    let (cpu_after, seconds) = (cpu(), began.elapsed().as_secs_f64());
-    let carried = nodes.ways.carried_bytes() - carried_before;
-    nodes.all.iter().for_each(|node| node.measure(false));
+    let mut made = window::measured(
+        load,
+        &nodes.ways,
+        &Looks {
+            done: &|| nodes.done(),
+            cpu: &|| process::threads_cpu_seconds(node::THREADS),
+            measure: &|on| nodes.all.iter().for_each(|node| node.measure(on)),
+            failed: &|| nodes.all.iter().any(Node::has_failed),
+        },
+    )?;
     nodes.all.iter().for_each(Node::stop);
     nodes.wait(DRAIN_WAIT_MAX, "messages are left", Node::is_empty)?;
     let all_cpu = process::threads_cpu_seconds(node::THREADS);
@@ -167,26 +157,9 @@ pub(super) fn run(load: &Load, directory: &Path) -> Result<Experiment> {
             "{accepted} messages accepted, {finished} done, {left} left on disks"
         ));
     }
-    let in_window = done - done_before;
-    if in_window == 0 {
-        return wrong("no message was done");
-    }
     let each = |count: u64| count as f64 / finished as f64;
-    let cpu_ms: Vec<f64> = cpu_after
-        .iter()
-        .zip(&cpu_before)
-        .map(|(after, before)| (after - before).max(0.0) * 1e3)
-        .collect();
     let sync_count = syncs.len() as u64;
-    let mut made = Experiment {
-        rate: Figure::of(rates).map_or(0.0, |rate| rate.median),
-        messages: in_window,
-        cpu_ms: cpu_ms.iter().sum::<f64>() / in_window as f64,
-        busy: cpu_ms.iter().sum::<f64>() / 1e3 / seconds,
-        sync_ms: super::quantiles(&mut syncs).map(|(median, _)| median),
-        wire_bytes: (load.network == Network::Cities).then(|| carried as f64 / in_window as f64),
-        ..Experiment::of("Whimbrel's queue", load)
-    };
+    made.sync_ms = super::quantiles(&mut syncs).map(|(median, _)| median);
     made.accept_ms = super::quantiles(&mut tally.accept_micros);
     made.over_ms = super::quantiles(&mut tally.over_micros);
     made.each = [
