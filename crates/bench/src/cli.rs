@@ -31,7 +31,7 @@ Examples:
   whimbrel-bench lag --nodes 1,2,3,5,7 --out report --name lag    how far nodes are behind each other, beside Dovecot with dsync
   whimbrel-bench lag --quick --alone                 the same, only to see that it works
   whimbrel-bench queue --out report --name queue     the queue on three nodes beside etcd and NATS JetStream, minutes
-  whimbrel-bench queue --full --out report --name queue    the grid of the queue's paper, a day
+  whimbrel-bench queue --full --out report --name queue    the grid of the queue's paper, half a day
   whimbrel-bench run write read --imaps 993 --host 192.0.2.1 --user 'test{}' --password 'x{}'
   whimbrel-bench tables report/bench.json
   whimbrel-bench run idle --imaps 10993 --pid 4711 --idle-sessions 10000
@@ -105,7 +105,7 @@ pub enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// The queue's crate as several nodes on real sockets and disks, with delays between cities or none
+    /// Run the queue's crate as several nodes on real sockets and disks, with delays between cities or none, beside etcd and NATS JetStream
     Queue {
         /// Where the nodes keep their data; a temporary directory if not given
         #[arg(long, value_name = "DIRECTORY")]

@@ -12,6 +12,7 @@ fn options() -> Options {
         copies: vec![0, 1, 2],
         networks: vec![Network::Local],
         round_trips: Vec::new(),
+        virtual_nodes: Vec::new(),
         payload: 256,
         seconds: 1,
         runs: 1,

@@ -63,7 +63,7 @@ impl Message {
 }
 
 /// Takes whole messages out of a buffer.
-fn split(buffer: &mut BytesMut) -> Result<Vec<Message>> {
+pub(super) fn split(buffer: &mut BytesMut) -> Result<Vec<Message>> {
     let mut messages = Vec::new();
     while let Some(head) = buffer.get(..HEAD_BYTES) {
         let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;

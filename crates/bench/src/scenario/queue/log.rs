@@ -149,7 +149,7 @@ impl Drop for Log {
 }
 
 /// Appends a record; how long its payload is, which stands at its end.
-fn encode(out: &mut Vec<u8>, id: Id, change: &Change) -> usize {
+pub(super) fn encode(out: &mut Vec<u8>, id: Id, change: &Change) -> usize {
     let begin = out.len();
     out.resize(begin + HEAD_BYTES, 0);
     let (kind, record, payload) = match change {

@@ -5,7 +5,8 @@
 //! waits for its acceptance, and puts the next; a consumer is done with it at once. All nodes share this machine.
 //!
 //! Reading order: this file (what is measured), [`cities`], `site` (the machine with producers and a consumer), `log`, `link`, `node` (what is around
-//! it), `own` (a run), `show` (what comes out).
+//! it), `own` (a run), `window` (its time); `simulated` (virtual time); the others (`processes`, `etcd`, `grpc`, `nats`); `paper` and [`show`] (what
+//! comes out).
 
 pub mod cities;
 mod etcd;
@@ -15,8 +16,10 @@ mod log;
 mod nats;
 mod node;
 mod own;
+mod paper;
 mod processes;
 pub mod show;
+mod simulated;
 mod site;
 mod window;
 
@@ -41,6 +44,9 @@ use crate::{
 const PAPER_NODES: [usize; 6] = [2, 3, 4, 5, 6, 7];
 /// Its least round trips in milliseconds, with seven nodes (Fig. 13).
 const PAPER_ROUND_TRIPS_MS: [u64; 3] = [1, 20, 100];
+/// On virtual time a node is measured for so long; with so many producers it has no rest, at f of 1.
+const VIRTUAL_TIME: Duration = Duration::from_secs(1);
+const VIRTUAL_PRODUCERS: [(Network, usize); 2] = [(Network::Local, 300), (Network::Cities, 5000)];
 /// And its producers there.
 const PAPER_ROUND_TRIP_PRODUCERS: [usize; 3] = [100, 300, 1000];
 
@@ -71,7 +77,7 @@ impl Network {
 /// Who is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Contestant {
-    /// The crate `whimbrel-queue`
+    /// The crate whimbrel-queue
     Queue,
     /// etcd: one put and one delete for a message
     Etcd,
@@ -79,6 +85,8 @@ pub enum Contestant {
     Nats,
     /// The same with syncs as its default is, every two minutes
     NatsUnsynced,
+    /// The crate on virtual time, each node with a core of its own, with the CPU that was measured
+    Virtual,
 }
 
 impl Contestant {
@@ -90,6 +98,7 @@ impl Contestant {
             Contestant::Etcd => "etcd",
             Contestant::Nats => "NATS",
             Contestant::NatsUnsynced => "NATS, unsynced",
+            Contestant::Virtual => "Whimbrel's queue, virtual time",
         }
     }
 }
@@ -117,6 +126,9 @@ pub struct Options {
     /// Messages go to the nearest nodes beyond such a round trip, in milliseconds; if not given, to any
     #[arg(long, value_delimiter = ',', value_name = "MS")]
     pub round_trips: Vec<u64>,
+    /// Nodes on virtual time
+    #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "2,5,10,20", value_parser = clap::value_parser!(u8).range(2..=60))]
+    pub virtual_nodes: Vec<u8>,
     /// Bytes of a message
     #[arg(long, value_name = "BYTES", default_value_t = 256)]
     pub payload: usize,
@@ -140,7 +152,7 @@ pub struct Options {
     /// The NATS server; else `nats-server` from the paths
     #[arg(long, value_name = "FILE")]
     pub nats: Option<PathBuf>,
-    /// The paper's grid, hours: two to seven nodes, 1 to 1,000 producers, f of 0, 1 and 2, round trips of 1, 20 and 100 ms, 30 seconds each
+    /// The paper's grid, half a day: two to seven nodes, 1 to 1,000 producers, f of 0, 1 and 2, round trips of 1, 20 and 100 ms, 30 seconds each
     #[arg(long)]
     pub full: bool,
     /// Under a minute, only to see that it works
@@ -288,6 +300,7 @@ impl Options {
             self.producers = vec![2];
             self.copies = vec![1];
             self.networks = vec![Network::Local];
+            self.virtual_nodes = vec![2, 3];
             self.round_trips = Vec::new();
             self.seconds = 1;
             self.runs = 1;
@@ -298,6 +311,7 @@ impl Options {
             self.copies = vec![0, 1, 2];
             self.networks = vec![Network::Local, Network::Cities];
             self.round_trips = Vec::new();
+            self.virtual_nodes = vec![2, 3, 5, 7, 10, 15, 20];
             self.seconds = 30;
         }
         self
@@ -316,6 +330,12 @@ impl Options {
                 || load.copies == usize::from(self.copies[0])
                     && load.round_trip_min_ms == round_trips[0]
         };
+        let known: Vec<Contestant> = contestants.to_vec();
+        let contestants: Vec<Contestant> = known
+            .iter()
+            .copied()
+            .filter(|one| *one != Contestant::Virtual)
+            .collect();
         let mut add = |load: Load| {
             if first(&load) && load.copies < load.nodes {
                 loads.push(load);
@@ -337,7 +357,7 @@ impl Options {
                             time: Duration::from_secs(self.seconds),
                             seed: self.seed + run as u64,
                         };
-                        for &contestant in contestants {
+                        for &contestant in &contestants {
                             let one = Load {
                                 contestant,
                                 ..one.clone()
@@ -374,8 +394,63 @@ impl Options {
                 }
             }
         }
+        let virtuals = VIRTUAL_PRODUCERS.into_iter().filter(|(network, _)| {
+            known.contains(&Contestant::Virtual) && self.networks.contains(network)
+        });
+        for (network, producers) in virtuals {
+            loads.extend(self.virtual_nodes.iter().map(|nodes| Load {
+                contestant: Contestant::Virtual,
+                nodes: usize::from(*nodes),
+                copies: 1,
+                network,
+                round_trip_min_ms: None,
+                producers,
+                one_node: false,
+                payload_bytes: self.payload,
+                time: VIRTUAL_TIME,
+                seed: self.seed + run as u64,
+            }));
+        }
         loads
     }
+}
+
+/// What virtual time needs to know, as it was measured on the real nodes of this network that did most, or is measured now.
+fn costs(
+    report: &QueueReport,
+    options: &Options,
+    network: Network,
+    directory: &Path,
+) -> Result<simulated::Costs> {
+    let real = |of: &&Experiment| {
+        let own = of.contestant == Contestant::Queue.name();
+        own && of.copies == 1 && of.network == network
+    };
+    let by_rate = |one: &&Experiment, other: &&Experiment| one.rate.total_cmp(&other.rate);
+    let most = report.experiments.iter().filter(real).max_by(by_rate);
+    let made = match most {
+        Some(most) => most.clone(),
+        None => {
+            let load = Load {
+                contestant: Contestant::Queue,
+                nodes: 3,
+                copies: 1,
+                network,
+                round_trip_min_ms: None,
+                producers: 300,
+                one_node: false,
+                payload_bytes: options.payload,
+                time: Duration::from_secs(2),
+                seed: options.seed,
+            };
+            own::run(&load, directory)?
+        }
+    };
+    let operation = made.each.get(own::OPERATION_MICROS).copied();
+    Ok(simulated::Costs {
+        operation: Duration::from_secs_f64(operation.unwrap_or(0.0) / 1e6),
+        sync: Duration::from_secs_f64(made.sync_ms.unwrap_or(0.0) / 1e3),
+    })
 }
 
 /// Measures.
@@ -405,7 +480,11 @@ pub fn run(
             given.or_else(|| processes::find(name))
         };
         let (program, setup) = match contestant {
-            Contestant::Queue => (Some(PathBuf::new()), "this crate"),
+            Contestant::Queue => (Some(PathBuf::new()), "each node a log that syncs in groups"),
+            Contestant::Virtual => (
+                Some(PathBuf::new()),
+                "the same machine, producers and records; a core for each node",
+            ),
             Contestant::Etcd => (found(&options.etcd, "etcd"), "syncs each write"),
             Contestant::Nats => (
                 found(&options.nats, "nats-server"),
@@ -424,7 +503,7 @@ pub fn run(
             continue;
         };
         let setup = match contestant {
-            Contestant::Queue => setup.to_owned(),
+            Contestant::Queue | Contestant::Virtual => setup.to_owned(),
             _ => format!("{}, {setup}", processes::version(&program)?),
         };
         report.contestants.insert(name, setup);
@@ -447,6 +526,10 @@ pub fn run(
                     _ => nats::Syncs::Default,
                 };
                 nats::run(&programs[&load.contestant], syncs, load, place.path())?
+            }
+            Contestant::Virtual => {
+                let costs = costs(&report, &options, load.network, place.path())?;
+                simulated::run(load, costs)?
             }
         };
         progress.line(&show::line(&made));

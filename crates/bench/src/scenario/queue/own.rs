@@ -30,6 +30,9 @@ const DRAIN_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// The figure of what virtual time charges.
+pub(super) const OPERATION_MICROS: &str = "CPU beside it for a socket's use or a sync, us";
+
 /// The nodes of a run, and the ways between them.
 struct Nodes {
     all: Vec<Node>,
@@ -175,7 +178,7 @@ pub(super) fn run(load: &Load, directory: &Path) -> Result<Experiment> {
         ("refused", each(tally.refused)),
         ("machine's CPU, us", machine_seconds * 1e6 / finished as f64),
         (
-            "CPU beside it for a socket's use or a sync, us",
+            OPERATION_MICROS,
             (all_cpu - machine_seconds).max(0.0) * 1e6 / (operations + sync_count) as f64,
         ),
     ]
