@@ -65,7 +65,7 @@ impl Members {
             .max();
         let heartbeat = longest.unwrap_or_default().max(HEARTBEAT_MIN).as_millis();
         let mut processes = Processes::default();
-        for node in 0..load.nodes {
+        for (node, port) in ports.iter().enumerate() {
             let mut command = Command::new(program);
             command
                 .args(["--name", &format!("n{node}")])
@@ -73,8 +73,8 @@ impl Members {
                 .arg(directory.join(format!("etcd-{node}")))
                 .args(["--listen-peer-urls", &url(mesh.ports[node])])
                 .args(["--initial-advertise-peer-urls", &url(mesh.reached[node])])
-                .args(["--listen-client-urls", &url(ports[node])])
-                .args(["--advertise-client-urls", &url(ports[node])])
+                .args(["--listen-client-urls", &url(*port)])
+                .args(["--advertise-client-urls", &url(*port)])
                 .args(["--initial-cluster", &cluster.join(",")])
                 .args(["--heartbeat-interval", &heartbeat.to_string()])
                 .args(["--election-timeout", &(10 * heartbeat).to_string()])

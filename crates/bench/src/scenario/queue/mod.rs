@@ -44,9 +44,9 @@ use crate::{
 const PAPER_NODES: [usize; 6] = [2, 3, 4, 5, 6, 7];
 /// Its least round trips in milliseconds, with seven nodes (Fig. 13).
 const PAPER_ROUND_TRIPS_MS: [u64; 3] = [1, 20, 100];
-/// On virtual time a node is measured for so long; with so many producers it has no rest, at f of 1.
+/// On virtual time a node is measured for so long, with so many producers: they keep its core busy without a delay, and most of the time with one.
 const VIRTUAL_TIME: Duration = Duration::from_secs(1);
-const VIRTUAL_PRODUCERS: [(Network, usize); 2] = [(Network::Local, 300), (Network::Cities, 5000)];
+const VIRTUAL_PRODUCERS: [(Network, usize); 2] = [(Network::Local, 300), (Network::Cities, 2000)];
 /// And its producers there.
 const PAPER_ROUND_TRIP_PRODUCERS: [usize; 3] = [100, 300, 1000];
 
@@ -143,7 +143,7 @@ pub struct Options {
         long,
         value_delimiter = ',',
         value_enum,
-        default_value = "queue,etcd,nats"
+        default_value = "queue,etcd,nats,virtual"
     )]
     pub contestants: Vec<Contestant>,
     /// etcd's server; else `etcd` from the paths
@@ -415,42 +415,46 @@ impl Options {
     }
 }
 
-/// What virtual time needs to know, as it was measured on the real nodes of this network that did most, or is measured now.
-fn costs(
-    report: &QueueReport,
-    options: &Options,
-    network: Network,
-    directory: &Path,
-) -> Result<simulated::Costs> {
-    let real = |of: &&Experiment| {
-        let own = of.contestant == Contestant::Queue.name();
-        own && of.copies == 1 && of.network == network
+/// What virtual time needs to know, measured on real nodes: with little to do, and with much at a time.
+fn costs(options: &Options, directory: &Path) -> Result<simulated::Costs> {
+    let run = |producers: usize, one_node: bool| {
+        let load = Load {
+            contestant: Contestant::Queue,
+            nodes: 3,
+            copies: 1,
+            network: Network::Local,
+            round_trip_min_ms: None,
+            producers,
+            one_node,
+            payload_bytes: options.payload,
+            time: Duration::from_secs(2),
+            seed: options.seed,
+        };
+        let place = tempfile::tempdir_in(directory).map_err(io_at("a directory"))?;
+        own::run(&load, place.path())
     };
-    let by_rate = |one: &&Experiment, other: &&Experiment| one.rate.total_cmp(&other.rate);
-    let most = report.experiments.iter().filter(real).max_by(by_rate);
-    let made = match most {
-        Some(most) => most.clone(),
-        None => {
-            let load = Load {
-                contestant: Contestant::Queue,
-                nodes: 3,
-                copies: 1,
-                network,
-                round_trip_min_ms: None,
-                producers: 300,
-                one_node: false,
-                payload_bytes: options.payload,
-                time: Duration::from_secs(2),
-                seed: options.seed,
-            };
-            own::run(&load, directory)?
-        }
+    let (little, much) = (run(1, true)?, run(1000, false)?);
+    let of = |made: &Experiment| {
+        let figure = |name| made.each.get(name).copied().unwrap_or(0.0);
+        [own::OPERATIONS, own::FRAME_BYTES, own::BESIDE_MICROS].map(figure)
     };
-    let operation = made.each.get(own::OPERATION_MICROS).copied();
+    let (operation, byte) = shares(of(&little), of(&much));
     Ok(simulated::Costs {
-        operation: Duration::from_secs_f64(operation.unwrap_or(0.0) / 1e6),
-        sync: Duration::from_secs_f64(made.sync_ms.unwrap_or(0.0) / 1e3),
+        operation: Duration::from_secs_f64(operation / 1e6),
+        byte_nanos: byte * 1e3,
+        sync: Duration::from_secs_f64(much.sync_ms.unwrap_or(0.0) / 1e3),
     })
+}
+
+/// What an operation and what a byte costs, of two measurements: operations, bytes, and what both cost together.
+fn shares(little: [f64; 3], much: [f64; 3]) -> (f64, f64) {
+    let ([operations, bytes, cost], [others, other_bytes, other_cost]) = (little, much);
+    let determinant = operations * other_bytes - others * bytes;
+    let operation = (cost * other_bytes - other_cost * bytes) / determinant;
+    // Noise may make one of them less than nothing.
+    let operation = operation.clamp(0.0, cost / operations);
+    let byte = (other_cost - operation * others) / other_bytes;
+    (operation, byte.max(0.0))
 }
 
 /// Measures.
@@ -513,6 +517,7 @@ pub fn run(
     let loads: Vec<Load> = (0..options.runs)
         .flat_map(|run| options.loads(&contestants, run))
         .collect();
+    let mut virtual_costs = None;
     progress.begin("experiments", loads.len());
     for load in &loads {
         // Each begins with nothing.
@@ -528,8 +533,16 @@ pub fn run(
                 nats::run(&programs[&load.contestant], syncs, load, place.path())?
             }
             Contestant::Virtual => {
-                let costs = costs(&report, &options, load.network, place.path())?;
-                simulated::run(load, costs)?
+                let measured = match virtual_costs {
+                    Some(costs) => costs,
+                    None => {
+                        let costs = costs(&options, place.path())?;
+                        let name = load.contestant.name().to_owned();
+                        report.contestants.insert(name, costs.to_string());
+                        *virtual_costs.insert(costs)
+                    }
+                };
+                simulated::run(load, measured)?
             }
         };
         progress.line(&show::line(&made));
@@ -548,4 +561,21 @@ fn quantiles(micros: &mut [u32]) -> Option<(f64, f64)> {
     let last = micros.len().checked_sub(1)?;
     let at = |share: f64| f64::from(micros[(share * last as f64).round() as usize]) / 1e3;
     Some((at(0.5), at(0.99)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_shared_between_operations_and_bytes() {
+        let check = |little: [f64; 2], much: [f64; 2], operation: f64, byte: f64| {
+            let with = |of: [f64; 2]| [of[0], of[1], of[0] * operation + of[1] * byte];
+            let (first, second) = shares(with(little), with(much));
+            assert!((first - operation).abs() < 1e-9 && (second - byte).abs() < 1e-9);
+        };
+        check([8.0, 420.0], [0.2, 380.0], 25.0, 0.02);
+        check([8.0, 420.0], [0.2, 380.0], 25.0, 0.0);
+        assert_eq!(shares([10.0, 100.0, 50.0], [1.0, 100.0, 0.0]), (5.0, 0.0));
+    }
 }

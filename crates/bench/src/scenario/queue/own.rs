@@ -30,8 +30,10 @@ const DRAIN_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The figure of what virtual time charges.
-pub(super) const OPERATION_MICROS: &str = "CPU beside it for a socket's use or a sync, us";
+/// Figures from which virtual time takes what it charges.
+pub(super) const OPERATIONS: &str = "uses of sockets and syncs";
+pub(super) const BESIDE_MICROS: &str = "CPU beside the machine's, us";
+pub(super) const FRAME_BYTES: &str = "bytes of frames";
 
 /// The nodes of a run, and the ways between them.
 struct Nodes {
@@ -170,7 +172,7 @@ pub(super) fn run(load: &Load, directory: &Path) -> Result<Experiment> {
         ("writes", each(tally.writes())),
         ("bodies sent", each(tally.bodies)),
         ("frames", each(tally.frames)),
-        ("bytes of frames", each(tally.wire_bytes)),
+        (FRAME_BYTES, each(tally.wire_bytes)),
         ("syncs", each(sync_count)),
         ("tombstones written", each(tally.tombstone_writes)),
         ("lists rewritten", each(tally.list_writes)),
@@ -178,9 +180,10 @@ pub(super) fn run(load: &Load, directory: &Path) -> Result<Experiment> {
         ("refused", each(tally.refused)),
         ("machine's CPU, us", machine_seconds * 1e6 / finished as f64),
         (
-            OPERATION_MICROS,
-            (all_cpu - machine_seconds).max(0.0) * 1e6 / (operations + sync_count) as f64,
+            BESIDE_MICROS,
+            (all_cpu - machine_seconds).max(0.0) * 1e6 / finished as f64,
         ),
+        (OPERATIONS, each(operations + sync_count)),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();

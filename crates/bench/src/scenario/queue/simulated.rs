@@ -1,7 +1,7 @@
 //! The same nodes on virtual time, each with a core of its own: what a cluster would do that this machine has no cores for.
 //!
-//! The machine is the real one. Whatever a node does is timed by the CPU it takes here, and its core is busy for as long; each use of a socket and each
-//! sync takes what was measured on real nodes. Frames arrive after the delay of their way, a sync ends after the time that was measured.
+//! The machine is the real one. Whatever a node does is timed by the CPU it takes here, and its core is busy for as long; each use of a socket, each sync
+//! and each byte takes what was measured on real nodes. Frames arrive after the delay of their way, a sync ends after the time that was measured.
 
 use std::{
     cmp::Reverse,
@@ -22,6 +22,7 @@ use super::{
 use crate::{
     error::{Result, wrong},
     random::Random,
+    report::number::short,
 };
 
 /// What comes together while a node works is taken at once, up to this.
@@ -41,8 +42,24 @@ const UNIX_MICROS: u64 = 1_700_000_000_000_000;
 pub(super) struct Costs {
     /// CPU for each use of a socket and each sync, beside the machine.
     pub(super) operation: Duration,
+    /// And for each byte of frames sent.
+    pub(super) byte_nanos: f64,
     /// A write to the disk with its sync.
     pub(super) sync: Duration,
+}
+
+impl std::fmt::Display for Costs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let micros = |time: Duration| time.as_secs_f64() * 1e6;
+        write!(
+            f,
+            "the same machine, producers and records, a core for each node; beside the machine's CPU each use of a socket and each sync costs {} us, each \
+             byte sent {} ns; a sync takes {} us",
+            short(micros(self.operation)),
+            short(self.byte_nanos),
+            short(micros(self.sync))
+        )
+    }
 }
 
 enum Event {
@@ -194,7 +211,7 @@ impl World {
     fn run(&mut self, me: usize) -> Result<()> {
         let at = clock(self.now);
         let one = &mut self.nodes[me];
-        let mut operations = 0;
+        let (mut operations, mut bytes_sent) = (0, 0);
         let before = thread_cpu_nanos();
         for _ in 0..EVENTS_AT_ONCE {
             match one.inbox.pop_front() {
@@ -229,12 +246,14 @@ impl World {
             let mut bytes = Vec::new();
             one.site.transmit(to, &mut bytes);
             operations += 1;
+            bytes_sent += bytes.len();
             sent.push((usize::from(to.number()), bytes));
         }
         let begins_sync = !one.syncing && !one.waiting.is_empty();
         operations += u64::from(begins_sync);
         let machine = thread_cpu_nanos() - before;
-        let took = machine + operations * nanos(self.costs.operation);
+        let bytes = (bytes_sent as f64 * self.costs.byte_nanos) as u64;
+        let took = machine + operations * nanos(self.costs.operation) + bytes;
         one.busy_nanos += took;
         let end = self.now + took;
         one.busy_until = end;
@@ -319,11 +338,12 @@ pub(super) fn run(load: &Load, costs: Costs) -> Result<Experiment> {
         ..Experiment::of(load)
     };
     let mut tally = super::site::Tally::default();
-    let (mut accepted, mut finished) = (0, 0);
+    let (mut accepted, mut finished, mut replaced) = (0, 0, 0);
     for node in world.nodes {
         node.site.verify()?;
         accepted += node.site.accepted;
         finished += node.site.done;
+        replaced += node.site.replaced();
         tally.add(node.site.tally);
     }
     if accepted != finished || finished == 0 {
@@ -337,6 +357,8 @@ pub(super) fn run(load: &Load, costs: Costs) -> Result<Experiment> {
         ("writes", each(tally.writes())),
         ("bodies sent", each(tally.bodies)),
         ("tombstones written", each(tally.tombstone_writes)),
+        ("lists rewritten", each(tally.list_writes)),
+        ("owners replaced", each(replaced)),
         ("refused", each(tally.refused)),
     ]
     .map(|(name, value)| (name.to_owned(), value))
@@ -352,6 +374,7 @@ mod tests {
     fn no_message_is_lost_on_virtual_time_and_none_costs_more_in_a_larger_cluster() {
         let costs = Costs {
             operation: Duration::from_micros(20),
+            byte_nanos: 10.0,
             sync: Duration::from_millis(1),
         };
         for nodes in [3, 7] {
