@@ -13,6 +13,7 @@ fn options() -> Options {
         networks: vec![Network::Local],
         round_trips: Vec::new(),
         virtual_nodes: Vec::new(),
+        virtual_producers: 1,
         payload: 256,
         seconds: 1,
         runs: 1,

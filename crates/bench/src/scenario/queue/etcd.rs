@@ -30,8 +30,10 @@ const START_MAX: Duration = Duration::from_secs(60);
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(60);
 /// etcd's default. It advises about the longest round trip where that is more, and elections of ten times that.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
-/// A call that was refused is tried again after so long.
-const RETRY_AFTER: Duration = Duration::from_millis(10);
+/// A call that was refused is tried again after so long: etcd refuses when it has too much to do, and tries are work, too.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// Between two looks whether it is over.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 const PUT: usize = 0;
 const DELETE: usize = 1;
@@ -245,7 +247,7 @@ impl Client<'_> {
                     ));
                 }
             }
-            for (name, message) in self.grpc.answers(RETRY_AFTER)? {
+            for (name, message) in self.grpc.answers(LOOK_EVERY)? {
                 self.answer(name, message)?;
             }
         }

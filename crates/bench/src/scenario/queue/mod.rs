@@ -44,9 +44,8 @@ use crate::{
 const PAPER_NODES: [usize; 6] = [2, 3, 4, 5, 6, 7];
 /// Its least round trips in milliseconds, with seven nodes (Fig. 13).
 const PAPER_ROUND_TRIPS_MS: [u64; 3] = [1, 20, 100];
-/// On virtual time a node is measured for so long, with so many producers: they keep its core busy without a delay, and most of the time with one.
+/// On virtual time a node is measured for so long.
 const VIRTUAL_TIME: Duration = Duration::from_secs(1);
-const VIRTUAL_PRODUCERS: [(Network, usize); 2] = [(Network::Local, 300), (Network::Cities, 2000)];
 /// And its producers there.
 const PAPER_ROUND_TRIP_PRODUCERS: [usize; 3] = [100, 300, 1000];
 
@@ -129,6 +128,9 @@ pub struct Options {
     /// Nodes on virtual time
     #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "2,5,10,20", value_parser = clap::value_parser!(u8).range(2..=60))]
     pub virtual_nodes: Vec<u8>,
+    /// Producers at each node on virtual time
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..))]
+    pub virtual_producers: u16,
     /// Bytes of a message
     #[arg(long, value_name = "BYTES", default_value_t = 256)]
     pub payload: usize,
@@ -394,17 +396,15 @@ impl Options {
                 }
             }
         }
-        let virtuals = VIRTUAL_PRODUCERS.into_iter().filter(|(network, _)| {
-            known.contains(&Contestant::Virtual) && self.networks.contains(network)
-        });
-        for (network, producers) in virtuals {
+        let virtuals = self.networks.iter().copied();
+        for network in virtuals.filter(|_| known.contains(&Contestant::Virtual)) {
             loads.extend(self.virtual_nodes.iter().map(|nodes| Load {
                 contestant: Contestant::Virtual,
                 nodes: usize::from(*nodes),
                 copies: 1,
                 network,
                 round_trip_min_ms: None,
-                producers,
+                producers: self.virtual_producers.into(),
                 one_node: false,
                 payload_bytes: self.payload,
                 time: VIRTUAL_TIME,

@@ -33,6 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Figures from which virtual time takes what it charges.
 pub(super) const OPERATIONS: &str = "uses of sockets and syncs";
 pub(super) const BESIDE_MICROS: &str = "CPU beside the machine's, us";
+pub(super) const MACHINE_MICROS: &str = "machine's CPU, us";
 pub(super) const FRAME_BYTES: &str = "bytes of frames";
 
 /// The nodes of a run, and the ways between them.
@@ -178,7 +179,7 @@ pub(super) fn run(load: &Load, directory: &Path) -> Result<Experiment> {
         ("lists rewritten", each(tally.list_writes)),
         ("owners replaced", each(replaced)),
         ("refused", each(tally.refused)),
-        ("machine's CPU, us", machine_seconds * 1e6 / finished as f64),
+        (MACHINE_MICROS, machine_seconds * 1e6 / finished as f64),
         (
             BESIDE_MICROS,
             (all_cpu - machine_seconds).max(0.0) * 1e6 / finished as f64,

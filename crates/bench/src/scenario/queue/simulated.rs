@@ -17,6 +17,7 @@ use super::{
     link::Message,
     log,
     node::thread_cpu_nanos,
+    own,
     site::{Setting, Site},
 };
 use crate::{
@@ -85,6 +86,9 @@ struct Machine {
     syncing: bool,
     records: Vec<u8>,
     busy_nanos: u64,
+    /// Of them, those of the machine, frames and records.
+    machine_nanos: u64,
+    operations: u64,
 }
 
 /// All nodes. Times are nanoseconds.
@@ -150,6 +154,8 @@ impl World {
                     syncing: false,
                     records: Vec::new(),
                     busy_nanos: 0,
+                    machine_nanos: 0,
+                    operations: 0,
                 }
             })
             .collect();
@@ -255,6 +261,8 @@ impl World {
         let bytes = (bytes_sent as f64 * self.costs.byte_nanos) as u64;
         let took = machine + operations * nanos(self.costs.operation) + bytes;
         one.busy_nanos += took;
+        one.machine_nanos += machine;
+        one.operations += operations;
         let end = self.now + took;
         one.busy_until = end;
         one.running = false;
@@ -339,11 +347,14 @@ pub(super) fn run(load: &Load, costs: Costs) -> Result<Experiment> {
     };
     let mut tally = super::site::Tally::default();
     let (mut accepted, mut finished, mut replaced) = (0, 0, 0);
+    let (mut machine_nanos, mut operations) = (0, 0);
     for node in world.nodes {
         node.site.verify()?;
         accepted += node.site.accepted;
         finished += node.site.done;
         replaced += node.site.replaced();
+        machine_nanos += node.machine_nanos;
+        operations += node.operations;
         tally.add(node.site.tally);
     }
     if accepted != finished || finished == 0 {
@@ -357,6 +368,8 @@ pub(super) fn run(load: &Load, costs: Costs) -> Result<Experiment> {
         ("writes", each(tally.writes())),
         ("bodies sent", each(tally.bodies)),
         ("tombstones written", each(tally.tombstone_writes)),
+        (own::MACHINE_MICROS, each(machine_nanos) / 1e3),
+        (own::OPERATIONS, each(operations)),
         ("lists rewritten", each(tally.list_writes)),
         ("owners replaced", each(replaced)),
         ("refused", each(tally.refused)),
