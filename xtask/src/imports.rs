@@ -123,8 +123,12 @@ const RULES: &[Rule] = &[
         ],
         &[],
     ),
-    // It measures any server, and shares the machine with it: lean clients of its own.
-    rule("whimbrel-bench", &["whimbrel-testkit"], &[]),
+    // It measures any server, and shares the machine with it: lean clients of its own. The queue it measures as a library.
+    rule(
+        "whimbrel-bench",
+        &["whimbrel-queue", "whimbrel-testkit"],
+        &[],
+    ),
     // Its models of what is right must not share a line with what they judge.
     rule("whimbrel-e2e", &["whimbrel-testkit"], &[]),
     rule("xtask", &[], &[]),

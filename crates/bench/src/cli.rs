@@ -14,7 +14,10 @@ use crate::{
     process,
     progress::Progress,
     report::{Report, Run, text},
-    scenario::{Bounds, Context, Scenario, Sizes, bounds},
+    scenario::{
+        Bounds, Context, Scenario, Sizes, bounds,
+        queue::{self, QueueReport},
+    },
     servers::{certificate, whimbrel},
     target::{Address, Target},
 };
@@ -27,6 +30,8 @@ Examples:
   whimbrel-bench bounds                              Whimbrel's memory under load, below 256 MiB
   whimbrel-bench lag --nodes 1,2,3,5,7 --out report --name lag    how far nodes are behind each other, beside Dovecot with dsync
   whimbrel-bench lag --quick --alone                 the same, only to see that it works
+  whimbrel-bench queue --out report --name queue     the queue on three nodes beside etcd and NATS JetStream, minutes
+  whimbrel-bench queue --full --out report --name queue    the grid of the queue's paper, half a day
   whimbrel-bench run write read --imaps 993 --host 192.0.2.1 --user 'test{}' --password 'x{}'
   whimbrel-bench tables report/bench.json
   whimbrel-bench run idle --imaps 10993 --pid 4711 --idle-sessions 10000
@@ -100,6 +105,18 @@ pub enum Command {
         #[command(flatten)]
         output: Output,
     },
+    /// Run the queue's crate as several nodes on real sockets and disks, with delays between cities or none, beside etcd and NATS JetStream
+    Queue {
+        /// Where the nodes keep their data; a temporary directory if not given
+        #[arg(long, value_name = "DIRECTORY")]
+        directory: Option<PathBuf>,
+        /// What is measured.
+        #[command(flatten)]
+        options: queue::Options,
+        /// The report.
+        #[command(flatten)]
+        output: Output,
+    },
     /// Write the tables of reports again, to standard output
     Tables {
         /// Reports (NAME.json)
@@ -108,6 +125,9 @@ pub enum Command {
         /// They are reports of `lag`
         #[arg(long)]
         lag: bool,
+        /// They are reports of `queue`
+        #[arg(long, conflicts_with = "lag")]
+        queue: bool,
     },
     /// Start Whimbrel (or take the server given by --imaps and --pid) and see that its memory stays within bounds
     #[command(name = "bounds")]
@@ -266,10 +286,30 @@ pub fn run(cli: Cli) -> Result<()> {
             };
             lag::run(options, &binary, place.path(), &progress, &keep).map(drop)
         }
-        Command::Tables { reports, lag } => {
-            let tables = match lag {
-                true => lag::show::markdown(&LagReport::read(&reports)?),
-                false => text::markdown(&Report::read(&reports)?),
+        Command::Queue {
+            directory,
+            options,
+            output,
+        } => {
+            let place = Place::new(directory)?;
+            let keep = |report: &QueueReport| match &output.out {
+                Some(directory) => queue::show::write(report, directory, &output.name),
+                None => Ok(()),
+            };
+            queue::run(options, place.path(), &progress, &keep).map(|report| {
+                progress.end();
+                println!("{}", queue::show::markdown(&report));
+            })
+        }
+        Command::Tables {
+            reports,
+            lag,
+            queue,
+        } => {
+            let tables = match (lag, queue) {
+                (true, _) => lag::show::markdown(&LagReport::read(&reports)?),
+                (_, true) => queue::show::markdown(&QueueReport::read(&reports)?),
+                _ => text::markdown(&Report::read(&reports)?),
             };
             println!("{tables}");
             Ok(())
@@ -439,6 +479,9 @@ mod tests {
         check("whimbrel-bench bounds --bulk-mib 10", true);
         check("whimbrel-bench tables a.json b.json", true);
         check("whimbrel-bench tables --lag a.json", true);
+        check("whimbrel-bench tables --queue a.json", true);
+        check("whimbrel-bench queue --nodes 2,7 --producers 1,1000", true);
+        check("whimbrel-bench queue --nodes 21", false);
         check("whimbrel-bench lag --quick --alone --out x", true);
         check(
             "whimbrel-bench lag --nodes 1,2,7 --delays 0,20 --partition 600",

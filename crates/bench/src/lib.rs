@@ -1,7 +1,7 @@
 //! `whimbrel-bench`: loads over real sockets against any mail server, with reports; and Whimbrel beside Dovecot.
 //!
-//! It knows nothing of the product: its clients are its own, lean, because they share the machine with what they measure, and they check
-//! every answer, because a server that does less than it is asked for is fast.
+//! It knows nothing of the product, but for the queue, which it measures as a library ([`scenario::queue`]). Its clients are its own, lean, because
+//! they share the machine with what they measure. They check every answer, because a server that does less than it is asked for is fast.
 //!
 //! Reading order: [`cli`] (what can be asked), [`scenario`] (the loads), [`measure`] and [`process`] (what is counted), [`report`],
 //! [`compare`] and [`servers`], [`lag`] (several nodes); then the clients ([`wire`], [`imap`], [`smtp`], [`pop3`]).

@@ -140,6 +140,49 @@ pub fn own_cpu_seconds() -> f64 {
         / TICKS_PER_SECOND
 }
 
+/// Whose connection on loopback this is: which of these processes has the end with this port.
+#[must_use]
+pub fn owner_of_port(port: u16, pids: &[u32]) -> Option<usize> {
+    let table = fs::read_to_string("/proc/net/tcp").ok()?;
+    let address = format!("0100007F:{port:04X}");
+    // Number, own address, other address, state, and so on; the inode is the tenth.
+    let inode = table.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let own = fields.nth(1)?;
+        let state = fields.nth(1)?;
+        (own == address && state != "0A").then(|| fields.nth(5))?
+    })?;
+    let socket = format!("socket:[{inode}]");
+    pids.iter().position(|pid| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        files
+            .filter_map(|file| fs::read_link(file.path()).ok())
+            .any(|file| file.to_str() == Some(&socket))
+    })
+}
+
+/// CPU so far of this process's threads whose names begin so, in seconds. Those that have ended are not seen.
+#[must_use]
+pub fn threads_cpu_seconds(names: &str) -> f64 {
+    let mut nanos = 0;
+    for task in fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let read = |file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default();
+        if read("comm").starts_with(names) {
+            let run = read("schedstat");
+            let run = run.split(' ').next().and_then(|run| run.parse().ok());
+            nanos += run.unwrap_or(0u64);
+        }
+    }
+    nanos as f64 / 1e9
+}
+
 /// The machine: cores, model, kernel, memory.
 #[must_use]
 pub fn machine() -> String {
@@ -199,6 +242,36 @@ mod tests {
         assert!(own.resident_kib() > resident + 30_000);
         assert!(own.pss_anonymous_kib() > 30_000 && own.pss_kib() > 30_000);
         drop(large);
+    }
+
+    #[test]
+    fn connections_have_owners() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let port = near.local_addr().unwrap().port();
+        let own = std::process::id();
+        assert_eq!(owner_of_port(port, &[1, own]), Some(1));
+        assert_eq!(owner_of_port(port, &[]), None);
+    }
+
+    #[test]
+    fn threads_are_told_apart_by_their_names() {
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let spin = move || {
+            let mut sum = 0u64;
+            while threads_cpu_seconds("spinner-") < 0.02 {
+                sum = std::hint::black_box(sum + 1);
+            }
+            let _ = receiver.recv();
+        };
+        let named = std::thread::Builder::new().name("spinner-1".to_owned());
+        let thread = named.spawn(spin).unwrap();
+        while threads_cpu_seconds("spinner-") < 0.02 {
+            std::thread::yield_now();
+        }
+        assert_eq!(threads_cpu_seconds("spinner-2"), 0.0);
+        drop(sender);
+        thread.join().unwrap();
     }
 
     #[test]

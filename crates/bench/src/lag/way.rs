@@ -1,16 +1,15 @@
 //! What lies between two nodes: bytes take their time, or do not come.
 //!
 //! It stands in for a long line: a stream that is opened gives nothing before a round trip is over, then each byte comes one delay later than it was
-//! sent, however many are on the way (up to [`CHUNKS_MAX`]).
+//! sent, however many are on the way (up to [`BYTES_MAX`]). Each pair of nodes has a delay of its own.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     io::{Read as _, Write as _},
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
     time::{Duration, Instant},
@@ -20,8 +19,8 @@ use crate::error::{Result, io_at};
 
 /// Read at once.
 const CHUNK_BYTES: usize = 64 << 10;
-/// On the way in one direction of a stream: 16 MiB, which is 100 MB/s at the longest delay.
-const CHUNKS_MAX: usize = 256;
+/// On the way in one direction of a stream: 100 MB/s at a delay of 160 ms.
+const BYTES_MAX: usize = 16 << 20;
 
 /// All ways between some nodes.
 #[derive(Clone, Default)]
@@ -29,12 +28,16 @@ pub struct Ways(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    delay_micros: AtomicU64,
     state: Mutex<State>,
+    carried_bytes: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
+    /// In one direction, for pairs of nodes that have one of their own.
+    delays: BTreeMap<[usize; 2], Duration>,
+    /// For all others.
+    delay: Duration,
     cut_off: Option<usize>,
     next: u64,
     /// With their ends.
@@ -52,6 +55,16 @@ impl Ways {
 
     /// A way from one node to another's port; its own port. Its threads end with the program.
     pub fn open(&self, from: usize, to: usize, port: u16) -> Result<u16> {
+        self.open_for(to, port, move |_| Some(from))
+    }
+
+    /// A way to a node's port for all others that reach it under one address. Who connects follows from the other end's port; a stranger is turned away.
+    pub fn open_for(
+        &self,
+        to: usize,
+        port: u16,
+        who: impl Fn(u16) -> Option<usize> + Send + 'static,
+    ) -> Result<u16> {
         let listener = TcpListener::bind(local(0)).map_err(io_at("a way between nodes"))?;
         let own = listener
             .local_addr()
@@ -59,21 +72,41 @@ impl Ways {
         let ways = self.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // A node that does not listen closes it, too.
-                let _ = ways.carry([from, to], stream, port);
+                let source = stream.peer_addr().ok();
+                if let Some(from) = source.and_then(|source| who(source.port())) {
+                    // A node that does not listen closes it, too.
+                    let _ = ways.carry([from, to], stream, port);
+                }
             }
         });
         Ok(own.port())
     }
 
-    /// From now on, also for what is sent on streams that are there.
+    /// Between all nodes. From now on, also for what is sent on streams that are there.
     pub fn set_delay(&self, one_way: Duration) {
-        let micros = u64::try_from(one_way.as_micros()).unwrap_or(u64::MAX);
-        self.0.delay_micros.store(micros, Ordering::Relaxed);
+        let mut state = self.state();
+        state.delays.clear();
+        state.delay = one_way;
     }
 
-    fn delay(&self) -> Duration {
-        Duration::from_micros(self.0.delay_micros.load(Ordering::Relaxed))
+    /// Between two nodes, in both directions.
+    pub fn set_delay_between(&self, ends: [usize; 2], one_way: Duration) {
+        let [one, other] = ends;
+        let mut state = self.state();
+        for pair in [[one, other], [other, one]] {
+            state.delays.insert(pair, one_way);
+        }
+    }
+
+    fn delay(&self, ends: [usize; 2]) -> Duration {
+        let state = self.state();
+        state.delays.get(&ends).copied().unwrap_or(state.delay)
+    }
+
+    /// Bytes that all streams have taken so far, in both directions.
+    #[must_use]
+    pub fn carried_bytes(&self) -> u64 {
+        self.0.carried_bytes.load(Ordering::Relaxed)
     }
 
     /// Ends all streams of this node, and lets none be made.
@@ -105,38 +138,103 @@ impl Ways {
             let number = state.next;
             state.next += 1;
             state.streams.insert(number, (ends, from.try_clone()?));
-            let (sender, receiver) = sync_channel(CHUNKS_MAX);
+            let line = Arc::new(Line::default());
             let (from, to) = (from.try_clone()?, to.try_clone()?);
-            let ways = self.clone();
+            let (ways, into) = (self.clone(), line.clone());
             thread::spawn(move || {
-                ways.take(from, &sender, opened);
+                ways.take(from, &into, ends, opened);
+                into.end();
                 ways.state().streams.remove(&number);
             });
-            thread::spawn(move || give(to, &receiver));
+            thread::spawn(move || give(to, &line));
         }
         Ok(())
     }
 
-    fn take(&self, mut from: TcpStream, to: &SyncSender<(Instant, Vec<u8>)>, opened: Instant) {
+    fn take(&self, mut from: TcpStream, to: &Line, ends: [usize; 2], opened: Instant) {
         let mut buffer = vec![0; CHUNK_BYTES];
         while let Ok(length) = from.read(&mut buffer)
             && length > 0
         {
-            let delay = self.delay();
+            let carried = u64::try_from(length).unwrap_or(0);
+            self.0.carried_bytes.fetch_add(carried, Ordering::Relaxed);
+            let delay = self.delay(ends);
             let due = Instant::now().max(opened + 2 * delay) + delay;
-            if to.send((due, buffer[..length].to_vec())).is_err() {
+            if !to.put(due, &buffer[..length]) {
                 break;
             }
         }
     }
 }
 
-fn give(mut to: TcpStream, chunks: &Receiver<(Instant, Vec<u8>)>) {
-    while let Ok((due, bytes)) = chunks.recv() {
+/// One direction of a stream: what is on its way.
+#[derive(Default)]
+struct Line {
+    state: Mutex<OnTheWay>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct OnTheWay {
+    chunks: VecDeque<(Instant, Vec<u8>)>,
+    bytes: usize,
+    /// Nothing more comes, or nobody takes it.
+    ended: bool,
+}
+
+impl Line {
+    fn state(&self) -> MutexGuard<'_, OnTheWay> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self) {
+        self.state().ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits while too much is on its way; false if nobody takes it any more.
+    fn put(&self, due: Instant, bytes: &[u8]) -> bool {
+        let state = self.state();
+        let full = |state: &mut OnTheWay| state.bytes > BYTES_MAX && !state.ended;
+        let waited = self.changed.wait_while(state, full);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.ended {
+            return false;
+        }
+        state.bytes += bytes.len();
+        state.chunks.push_back((due, bytes.to_vec()));
+        self.changed.notify_all();
+        true
+    }
+
+    /// What has arrived, as soon as there is something: all of it, since one write is cheaper than many. None at the end.
+    fn next(&self) -> Option<Vec<u8>> {
+        let state = self.state();
+        let empty = |state: &mut OnTheWay| state.chunks.is_empty() && !state.ended;
+        let waited = self.changed.wait_while(state, empty);
+        let due = {
+            let state = waited.unwrap_or_else(PoisonError::into_inner);
+            state.chunks.front()?.0
+        };
         thread::sleep(due.saturating_duration_since(Instant::now()));
+        let mut state = self.state();
+        let (_, mut bytes) = state.chunks.pop_front()?;
+        let now = Instant::now();
+        while let Some((_, more)) = state.chunks.pop_front_if(|(due, _)| *due <= now) {
+            bytes.extend(more);
+        }
+        state.bytes -= bytes.len();
+        self.changed.notify_all();
+        Some(bytes)
+    }
+}
+
+fn give(mut to: TcpStream, line: &Line) {
+    while let Some(bytes) = line.next() {
         if to.write_all(&bytes).is_err() {
             // Whoever sends must hear of it.
             let _ = to.shutdown(Shutdown::Both);
+            line.end();
             return;
         }
     }
@@ -166,6 +264,13 @@ mod tests {
         near.read_exact(&mut heard).unwrap();
         assert_eq!(&heard, b"pong");
         assert!(began.elapsed() >= 2 * delay);
+        assert_eq!(ways.carried_bytes(), 8);
+        let longer = Duration::from_millis(60);
+        ways.set_delay_between([1, 0], longer);
+        let began = Instant::now();
+        near.write_all(b"ping").unwrap();
+        far.read_exact(&mut heard).unwrap();
+        assert!(began.elapsed() >= longer);
         ways.cut_off(1);
         assert_eq!(far.read(&mut heard).unwrap_or(0), 0);
         let mut refused = TcpStream::connect(local(port)).unwrap();

@@ -11,6 +11,7 @@ pub mod large;
 pub mod logins;
 mod neighbour;
 pub mod pop3;
+pub mod queue;
 pub mod read;
 mod read_plan;
 pub mod session;
