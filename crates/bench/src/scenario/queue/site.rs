@@ -113,6 +113,7 @@ impl Site {
             me: peer(setting.me),
             members: (0..setting.nodes).map(peer).collect(),
             life: 1,
+            former: Nodes::NONE,
             seed: setting.seed,
         };
         let config = Config {
@@ -234,7 +235,7 @@ impl Site {
             Output::Wake(node) => {
                 self.awake.insert(node);
             }
-            Output::Close(node) => self.closed = Some(node),
+            Output::Close(node, _) => self.closed = Some(node),
             // No node is lost, and nothing is tracked.
             Output::NotMine(_)
             | Output::Cancel(_)
