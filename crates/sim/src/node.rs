@@ -730,6 +730,12 @@ impl Node {
         self.queue.is_quiet()
     }
 
+    /// How often it has started.
+    #[must_use]
+    pub fn runs(&self) -> u8 {
+        self.runs
+    }
+
     /// Whether nothing is under way but timers.
     #[must_use]
     pub fn is_quiet(&self) -> bool {

@@ -513,11 +513,14 @@ impl World {
         self.next_request += 1;
         let request = RequestId(self.next_request);
         self.node.call(request, call);
+        let runs = self.node.runs();
         loop {
             if let Some(reply) = self.answers.remove(&request) {
                 return Ok(reply);
             }
-            if self.node.next_time().is_none() {
+            // What was asked before a crash is never answered.
+            let is_lost = self.node.runs() != runs && self.node.is_quiet();
+            if is_lost || self.node.next_time().is_none() {
                 return Ok(Reply::Failed(Failure::Temporary));
             }
             self.step()?;
