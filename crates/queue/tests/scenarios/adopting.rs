@@ -123,7 +123,8 @@ pub fn what_is_stale_is_for_the_operator() {
 
 pub fn a_single_node_trusts_its_older_disk() {
     let mut play = Play::new(1, 1);
-    let id = play.put(0);
+    let id = play.world.put(0, false);
+    play.flow();
     let older = play.world.sites[0].disk.clone();
     play.world.log = Some(Vec::new());
     play.world.put_back(0, older);

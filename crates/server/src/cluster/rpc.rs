@@ -196,7 +196,7 @@ mod tests {
                     look: Some(false),
                 },
                 Question::Holdings {
-                    partitions: vec![PartitionId::accounts(3), PartitionId::QUEUE],
+                    partitions: vec![PartitionId::accounts(3), PartitionId::FORMER_QUEUE],
                     of: vec![node(7), node(8)],
                     syncing: Some(true),
                 },
