@@ -197,7 +197,7 @@ async fn frames_go_both_ways() {
     assert!(from_a.recv().await == Some(there));
     assert!(from_b.recv().await == Some(back));
     let linked = &a.transport.links()[0];
-    assert_eq!((linked.name.as_str(), linked.wire), ("b", 1));
+    assert_eq!((linked.name.as_str(), linked.wire), ("b", 2));
     // Compressed.
     assert!((1..1_000_000).contains(&linked.sent), "{linked:?}");
 
@@ -226,9 +226,9 @@ async fn nodes_of_different_versions_speak_what_both_can() {
     };
     let credentials = authority.certify(&name("a")).unwrap();
     for (wire, lz4, dials) in [
-        ((1, 2), 0, true),
-        ((1, 2), FEATURE_LZ4, false),
-        ((0, 1), 0, false),
+        ((2, 3), 0, true),
+        ((2, 3), FEATURE_LZ4, false),
+        ((1, 2), 0, false),
     ] {
         let mut a = Node::start(&authority, &credentials, 1).await;
         let has = FEATURE_PUSH | FEATURE_HOLDERS;
@@ -240,7 +240,7 @@ async fn nodes_of_different_versions_speak_what_both_can() {
         let (_, at_a, to_b, mut from_b) = a.up_with_frames().await;
         let (_, at_b, to_a, mut from_a) = b.up_with_frames().await;
         for agreed in [at_a, at_b] {
-            assert_eq!((agreed.wire, agreed.features), (1, has | lz4));
+            assert_eq!((agreed.wire, agreed.features), (2, has | lz4));
         }
         let frame = body(1_000_000);
         to_b.offer(&frame).unwrap();
@@ -251,7 +251,7 @@ async fn nodes_of_different_versions_speak_what_both_can() {
         }
         for node in [&a, &b] {
             let linked = &node.transport.links()[0];
-            assert_eq!((linked.wire, linked.features), (1, has | lz4));
+            assert_eq!((linked.wire, linked.features), (2, has | lz4));
             assert_eq!(linked.sent < 1_000_000, lz4 != 0, "{linked:?}");
         }
     }
@@ -260,9 +260,9 @@ async fn nodes_of_different_versions_speak_what_both_can() {
     let logged = Logged::default();
     let _guard = logged.listen();
     let mut a = Node::start(&authority, &credentials, 1).await;
-    let far = start("b", 2, (2, 3), FEATURE_LZ4).await;
+    let far = start("b", 2, (3, 4), FEATURE_LZ4).await;
     a.dial("b", &far);
-    logged.says_once("versions 2 to 3").await;
+    logged.says_once("versions 3 to 4").await;
     assert!(a.events.try_recv().is_err());
     assert!(a.transport.links().is_empty() && far.transport.links().is_empty());
 }

@@ -30,7 +30,7 @@ use whimbrel_storage_embedded::Embedded;
 const ANNE: &str = "anne@example.org";
 /// Partitions beside those of accounts.
 const DIRECTORY: PartitionId = PartitionId(0x100);
-const QUEUE: PartitionId = PartitionId(0x200);
+const QUEUE: PartitionId = PartitionId(0x300);
 
 fn config(directory: &Path) -> Config {
     let mut config = Config::parse(
