@@ -114,11 +114,21 @@ fn row(rows: &[(Bytes, Bytes)], kind: u8) -> (Bytes, Bytes) {
         .clone()
 }
 
+/// The store. Other tests start processes, which hold its lock for a moment, until they are another program.
+async fn opened(config: &Config) -> Embedded {
+    let path = config.server.data_dir.join("store");
+    for _ in 0..100 {
+        if let Ok(store) = serve::open_copy(config, &path).await {
+            return store;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    serve::open_copy(config, &path).await.unwrap()
+}
+
 /// Changes rows as only a defect could, and checks.
 async fn after(config: &Config, partition: PartitionId, mutations: Vec<Mutation>) -> Report {
-    let store = serve::open_copy(config, &config.server.data_dir.join("store"))
-        .await
-        .unwrap();
+    let store = opened(config).await;
     let mut commit = Commit::new(partition);
     commit.mutations = mutations;
     store.commit(commit).await.unwrap();
@@ -162,9 +172,7 @@ async fn rows_that_do_not_fit_are_told() {
         (1, 1, 3)
     );
 
-    let store = serve::open_copy(&config, &config.server.data_dir.join("store"))
-        .await
-        .unwrap();
+    let store = opened(&config).await;
     let (partition, rows) = account(&store).await;
     let page = store
         .scan(DIRECTORY, KeyRange::prefix("d"), ScanLimit::default())
@@ -244,9 +252,7 @@ async fn rows_that_do_not_fit_are_told() {
     expect(&report, partition, &content.0, "no content row");
     after(&config, partition, put(&content.0, content.1.clone())).await;
     let position = Bytes::from_static(b"\0position");
-    let store = serve::open_copy(&config, &config.server.data_dir.join("store"))
-        .await
-        .unwrap();
+    let store = opened(&config).await;
     let kept = store
         .get(partition, vec![position.clone()])
         .await
@@ -278,9 +284,7 @@ async fn rows_that_do_not_fit_are_told() {
     after(&config, partition, gone(&subscribed)).await;
 
     // A blob that is gone, and one that nothing holds.
-    let store = serve::open_copy(&config, &config.server.data_dir.join("store"))
-        .await
-        .unwrap();
+    let store = opened(&config).await;
     let blobs = store.list(None, 10).await.unwrap();
     store.close().await;
     let holder: Bytes = [&content.0[1..17], &content.0[18..]].concat().into();
