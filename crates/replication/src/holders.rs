@@ -89,6 +89,11 @@ impl Holders {
         said.copied().unwrap_or_default()
     }
 
+    /// Whether a node goes on holding a partition.
+    pub fn holds(&self, node: Incarnation, partition: PartitionId) -> bool {
+        self.holder_state(node, partition).phase == Phase::Holds
+    }
+
     /// The entries of these nodes for a partition.
     pub fn of(
         &self,

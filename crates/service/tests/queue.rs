@@ -562,6 +562,29 @@ fn what_was_accepted_is_found_again() {
     assert!(world.is_quiet());
 }
 
+/// However many were found at a start: their rows are read at once, and not all are kept.
+#[test]
+fn what_is_delivered_has_bounded_memory() {
+    let mut world = World::new(1);
+    for number in 1..=5 {
+        world.accept(0, &entry(number, 2));
+    }
+    // Less than one entry takes: one alone always has room.
+    world.restart(0, |config| config.limits.bytes_max = 300);
+    let mut made = Vec::new();
+    for _ in 0..5 {
+        assert_eq!(world.sites[0].asked.len(), 2, "one entry");
+        made.extend(world.deliver_all(0));
+        world.pass(2);
+    }
+    made.sort_unstable();
+    let all: Vec<_> = (1..=5)
+        .flat_map(|number| [(number, 0), (number, 1)])
+        .collect();
+    assert_eq!(made, all);
+    assert!(world.is_quiet());
+}
+
 #[test]
 fn a_row_that_cannot_be_read_stops_the_node() {
     let mut world = World::new(1);

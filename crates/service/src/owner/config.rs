@@ -135,6 +135,6 @@ impl Config {
 
     /// Whether a member goes on holding a partition.
     pub(super) fn holds(&self, member: Incarnation, partition: PartitionId) -> bool {
-        self.holders.holder_state(member, partition).phase == Phase::Holds
+        self.holders.holds(member, partition)
     }
 }

@@ -21,7 +21,6 @@ use crate::{
     api::Entry,
     machine::{Note, Now, Output, RequiredCopies, Ticket},
     owner::keys::partition_of,
-    peers::Phase::Holds,
 };
 
 /// Entries that this node delivers, and what is under way of them.
@@ -58,9 +57,14 @@ impl QueueOwner {
         let id = super::entry_id_of(id);
         match self.accepting.ready.remove(&id) {
             Some((entry, accepted)) => self.begin(now, entry, &progress, Some(accepted)),
-            None if self.acting.bytes > self.config.limits.bytes_max => self.give_back(now, id),
+            None if self.is_full() => self.give_back(now, id),
             None => self.load_payload(id, Loads::Act(id, progress)),
         }
+    }
+
+    /// Whether what is delivered has as much memory as it may. What is read meanwhile is looked at again when it comes.
+    fn is_full(&self) -> bool {
+        self.acting.bytes > self.config.limits.bytes_max
     }
 
     pub(super) fn read_to_act(
@@ -75,6 +79,9 @@ impl QueueOwner {
             .is_some_and(|of| of.acts_on(machine::Id(id.0)));
         if !acts || self.acting.entries.contains_key(&id) {
             return;
+        }
+        if self.is_full() {
+            return self.give_back(now, id);
         }
         match payload.and_then(|payload| entry_of_payload(id, &payload)) {
             Some(entry) => self.begin(now, entry.into(), progress, None),
@@ -141,29 +148,20 @@ impl QueueOwner {
         partition: PartitionId,
         asked: Option<Incarnation>,
     ) -> RequiredCopies {
-        let holds = |peer: &Incarnation| {
-            let state = self.config.holders.holder_state(*peer, partition);
-            state.phase == Holds && Some(*peer) != asked
-        };
+        let holders = &self.config.holders;
+        let holds = |peer: &Incarnation| holders.holds(*peer, partition) && Some(*peer) != asked;
         let super::Phase::Running(queue) = &self.phase else {
             return RequiredCopies::default();
         };
-        let holders = self.config.peers.keys().filter(|peer| holds(peer)).count();
+        let count = self.config.peers.keys().filter(|peer| holds(peer)).count();
         let stored = queue.stored_at(machine::Id(id.0));
         let stored = stored.iter().filter_map(|node| self.nodes.get(&node));
         let mut nodes: BTreeSet<Incarnation> = stored.copied().filter(holds).collect();
-        if asked.is_some()
-            && self
-                .config
-                .holders
-                .holder_state(self.config.origin, partition)
-                .phase
-                == Holds
-        {
+        if asked.is_some() && holders.holds(self.config.origin, partition) {
             // This node has the body, and may take part in the account's partition without having all of it.
             nodes.insert(self.config.origin);
         }
-        let needed = self.needed().min(holders.max(nodes.len()));
+        let needed = self.needed().min(count.max(nodes.len()));
         // Some of them may not get on with the partition: whoever has the delivery counts, if it is not made at once.
         let pending = self.acting.entries.get(&id);
         let is_new = pending.is_some_and(|of| of.accepted.is_some());

@@ -29,7 +29,7 @@ use crate::{
     log,
     machine::{Now, Output, RequiredCopies, Ticket},
     owner::keys::partition_of,
-    peers::{Frame, PeerOutput, Phase::Holds},
+    peers::{Frame, PeerOutput},
 };
 
 /// Deliveries that one peer is asked for at once. A way there and back with two syncs takes 100 ms where it is long: some six hundred a second.
@@ -150,10 +150,7 @@ impl QueueOwner {
             return;
         };
         let partition = partition_of(account.account);
-        let holds = |peer: Incarnation| {
-            let holder_state = self.config.holders.holder_state(peer, partition);
-            holder_state.phase == Holds
-        };
+        let holds = |peer: Incarnation| self.config.holders.holds(peer, partition);
         let linked = self.forwarding.asked.iter();
         let left: Vec<_> = linked
             .filter(|(peer, _)| holds(**peer) && !refused.contains(*peer))
