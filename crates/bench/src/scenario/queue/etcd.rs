@@ -17,7 +17,7 @@ use super::{
     Experiment, Load,
     grpc::{Grpc, number, put_bytes},
     processes::{Mesh, Processes, http, until},
-    window::{self, Flags, Looks},
+    window::{self, Flags},
 };
 use crate::{
     error::{Result, Trouble, wrong},
@@ -263,7 +263,7 @@ pub(super) fn run(program: &Path, load: &Load, directory: &Path) -> Result<Exper
     let flags = Flags::default();
     let syncs_before = members.sum(SYNCS)?;
     let nodes = if load.one_node { 1 } else { load.nodes };
-    let (made, seen) = thread::scope(|scope| {
+    let (mut made, seen) = thread::scope(|scope| {
         let clients: Vec<_> = (0..nodes)
             .map(|node| {
                 let (flags, port) = (&flags, members.ports[node]);
@@ -289,28 +289,9 @@ pub(super) fn run(program: &Path, load: &Load, directory: &Path) -> Result<Exper
                 })
             })
             .collect();
-        let made = window::measured(
-            load,
-            &members.mesh.ways,
-            &Looks {
-                done: &|| flags.done.load(Ordering::Relaxed),
-                cpu: &|| members.processes.cpu_seconds(),
-                measure: &|on| flags.measuring.store(on, Ordering::Relaxed),
-                failed: &|| Flags::are(&flags.failed),
-            },
-        );
-        flags.stopped.store(true, Ordering::Relaxed);
-        let seen: Vec<Result<Seen>> = clients
-            .into_iter()
-            .map(|client| match client.join() {
-                Ok(seen) => seen,
-                Err(_) => wrong("a thread panicked"),
-            })
-            .collect();
-        (made, seen)
-    });
-    let seen: Vec<Seen> = seen.into_iter().collect::<Result<_>>()?;
-    let mut made = made?;
+        let cpu = || members.processes.cpu_seconds();
+        window::of_clients(load, &members.mesh.ways, &flags, &cpu, clients)
+    })?;
     let finished = flags.done.load(Ordering::Relaxed).max(1) as f64;
     let refused: u64 = seen.iter().map(|seen| seen.refused).sum();
     let mut micros: Vec<u32> = seen

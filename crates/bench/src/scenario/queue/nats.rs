@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::{
     Experiment, Load,
     processes::{Mesh, Processes, until},
-    window::{self, Flags, Looks},
+    window::{self, Flags},
 };
 use crate::{
     error::{Result, Trouble, io_at, wrong},
@@ -425,7 +425,7 @@ pub(super) fn run(
         .map(|node| servers.make_queue(load, node))
         .collect::<Result<_>>()?;
     let flags = Flags::default();
-    let (made, seen) = thread::scope(|scope| {
+    let (mut made, seen) = thread::scope(|scope| {
         let running: Vec<_> = clients
             .into_iter()
             .map(|client| {
@@ -449,28 +449,9 @@ pub(super) fn run(
                 })
             })
             .collect();
-        let made = window::measured(
-            load,
-            &servers.mesh.ways,
-            &Looks {
-                done: &|| flags.done.load(Ordering::Relaxed),
-                cpu: &|| servers.processes.cpu_seconds(),
-                measure: &|on| flags.measuring.store(on, Ordering::Relaxed),
-                failed: &|| Flags::are(&flags.failed),
-            },
-        );
-        flags.stopped.store(true, Ordering::Relaxed);
-        let seen: Vec<Result<Seen>> = running
-            .into_iter()
-            .map(|client| match client.join() {
-                Ok(seen) => seen,
-                Err(_) => wrong("a thread panicked"),
-            })
-            .collect();
-        (made, seen)
-    });
-    let seen: Vec<Seen> = seen.into_iter().collect::<Result<_>>()?;
-    let mut made = made?;
+        let cpu = || servers.processes.cpu_seconds();
+        window::of_clients(load, &servers.mesh.ways, &flags, &cpu, running)
+    })?;
     let finished = flags.done.load(Ordering::Relaxed).max(1) as f64;
     let refused: u64 = seen.iter().map(|seen| seen.refused).sum();
     let mut micros: Vec<u32> = seen

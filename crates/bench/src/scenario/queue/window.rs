@@ -32,6 +32,35 @@ impl Flags {
     }
 }
 
+/// Measures while clients run in threads of their own, then stops them. Gives also what they have seen.
+pub(super) fn of_clients<S>(
+    load: &Load,
+    ways: &Ways,
+    flags: &Flags,
+    cpu: &dyn Fn() -> f64,
+    clients: Vec<thread::ScopedJoinHandle<'_, Result<S>>>,
+) -> Result<(Experiment, Vec<S>)> {
+    let made = measured(
+        load,
+        ways,
+        &Looks {
+            done: &|| flags.done.load(Ordering::Relaxed),
+            cpu,
+            measure: &|on| flags.measuring.store(on, Ordering::Relaxed),
+            failed: &|| Flags::are(&flags.failed),
+        },
+    );
+    flags.stopped.store(true, Ordering::Relaxed);
+    let seen = clients.into_iter().map(|client| match client.join() {
+        Ok(seen) => seen,
+        Err(_) => wrong("a thread panicked"),
+    });
+    // All are waited for, whatever one of them says.
+    let seen: Vec<Result<S>> = seen.collect();
+    let seen: Vec<S> = seen.into_iter().collect::<Result<_>>()?;
+    Ok((made?, seen))
+}
+
 /// What is looked at before and after.
 pub(super) struct Looks<'a> {
     /// Messages that are done.
