@@ -1,13 +1,14 @@
 //! A report of lag: a line for the terminal, tables, drawings.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use super::{Experiment, LagReport};
 use crate::{
-    error::{Result, Trouble, io_at},
+    error::Result,
     report::{
         number::short,
         svg::{Anchor, Svg},
+        write_files,
     },
     scenario::session::KINDS,
 };
@@ -216,17 +217,9 @@ pub fn markdown(report: &LagReport) -> String {
 
 /// Writes `NAME.json`, `NAME.md` and a drawing of each experiment.
 pub fn write(report: &LagReport, directory: &Path, name: &str) -> Result<()> {
-    fs::create_dir_all(directory).map_err(io_at(directory.display()))?;
-    let json = serde_json::to_string_pretty(report)
-        .map_err(|error| Trouble::Wrong(format!("JSON: {error}")))?;
-    let write = |file: &str, text: &str| {
-        let path = directory.join(file);
-        fs::write(&path, text).map_err(io_at(path.display()))
-    };
-    write(&format!("{name}.json"), &(json + "\n"))?;
-    write(&format!("{name}.md"), &markdown(report))?;
     let mut names: BTreeMap<String, u32> = BTreeMap::new();
-    for of in report.experiments.iter().filter(|of| !of.curves.is_empty()) {
+    let drawn = report.experiments.iter().filter(|of| !of.curves.is_empty());
+    let drawings = drawn.map(|of| {
         let server = of.server.to_lowercase().replace(' ', "-");
         let mut file = format!("{server}-{}-{}ms-{}", of.nodes, of.delay_ms, of.regions);
         // The same experiment at another rate.
@@ -235,9 +228,9 @@ pub fn write(report: &LagReport, directory: &Path, name: &str) -> Result<()> {
         if *times > 1 {
             file += &format!("-{times}");
         }
-        write(&format!("{name}-{file}.svg"), &drawing(of))?;
-    }
-    Ok(())
+        (file, drawing(of))
+    });
+    write_files(directory, name, report, &markdown(report), drawings)
 }
 
 /// Above: what each node shows of the sampled accounts over time; below: how far that is from what was acknowledged.
@@ -318,6 +311,8 @@ pub fn drawing(of: &Experiment) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -23,6 +23,32 @@ use crate::{
     series::Series,
 };
 
+/// Writes `NAME.json`, `NAME.md`, and `NAME-FILE.svg` for each drawing.
+///
+/// # Errors
+/// The directory or a file cannot be written.
+pub(crate) fn write_files(
+    directory: &Path,
+    name: &str,
+    report: &impl Serialize,
+    markdown: &str,
+    drawings: impl IntoIterator<Item = (String, String)>,
+) -> Result<()> {
+    fs::create_dir_all(directory).map_err(io_at(directory.display()))?;
+    let json = serde_json::to_string_pretty(report)
+        .map_err(|error| Trouble::Wrong(format!("JSON: {error}")))?;
+    let write = |file: &str, text: &str| {
+        let path = directory.join(file);
+        fs::write(&path, text).map_err(io_at(path.display()))
+    };
+    write(&format!("{name}.json"), &(json + "\n"))?;
+    write(&format!("{name}.md"), markdown)?;
+    for (file, drawing) in drawings {
+        write(&format!("{name}-{file}.svg"), &drawing)?;
+    }
+    Ok(())
+}
+
 /// One run of some loads on one server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
@@ -154,19 +180,13 @@ impl Report {
 
     /// Writes `NAME.json`, `NAME.md` and the drawings into a directory.
     pub fn write(&self, directory: &Path, name: &str) -> Result<()> {
-        fs::create_dir_all(directory).map_err(io_at(directory.display()))?;
-        let json = serde_json::to_string_pretty(self)
-            .map_err(|error| Trouble::Wrong(format!("JSON: {error}")))?;
-        let write = |file: &str, text: &str| {
-            let path = directory.join(file);
-            fs::write(&path, text).map_err(io_at(path.display()))
-        };
-        write(&format!("{name}.json"), &(json + "\n"))?;
-        write(&format!("{name}.md"), &text::markdown(self))?;
-        for (file, drawing) in plot::all(self) {
-            write(&format!("{name}-{file}.svg"), &drawing)?;
-        }
-        Ok(())
+        write_files(
+            directory,
+            name,
+            self,
+            &text::markdown(self),
+            plot::all(self),
+        )
     }
 }
 

@@ -1,14 +1,15 @@
 //! A report of the queue: a line for the terminal, tables, drawings.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use super::{Contestant, Experiment, Network, QueueReport, paper};
 use crate::{
-    error::{Result, Trouble, io_at},
+    error::Result,
     report::{
         Figure,
         number::short,
         svg::{Anchor, Svg},
+        write_files,
     },
 };
 
@@ -386,22 +387,13 @@ pub fn markdown(report: &QueueReport) -> String {
 
 /// Writes `NAME.json`, `NAME.md` and the drawings.
 pub fn write(report: &QueueReport, directory: &Path, name: &str) -> Result<()> {
-    fs::create_dir_all(directory).map_err(io_at(directory.display()))?;
-    let json = serde_json::to_string_pretty(report)
-        .map_err(|error| Trouble::Wrong(format!("JSON: {error}")))?;
-    let write = |file: &str, text: &str| {
-        let path = directory.join(file);
-        fs::write(&path, text).map_err(io_at(path.display()))
-    };
-    write(&format!("{name}.json"), &(json + "\n"))?;
-    write(&format!("{name}.md"), &markdown(report))?;
     let groups = groups(report);
-    for network in [Network::Local, Network::Cities] {
-        for (file, drawing) in drawings(&groups, network) {
-            write(&format!("{name}-{}-{file}.svg", network.name()), &drawing)?;
-        }
-    }
-    Ok(())
+    let all = [Network::Local, Network::Cities].into_iter();
+    let all = all.flat_map(|network| {
+        let of = drawings(&groups, network).into_iter();
+        of.map(move |(file, drawing)| (format!("{}-{file}", network.name()), drawing))
+    });
+    write_files(directory, name, report, &markdown(report), all)
 }
 
 /// A line of a chart.
@@ -535,6 +527,8 @@ fn chart(title: &str, lines: &[Line]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn of(contestant: Contestant, network: Network, nodes: usize, rate: f64) -> Experiment {
