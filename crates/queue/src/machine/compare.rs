@@ -197,6 +197,7 @@ impl Queue {
     pub(super) fn begin_comparing(&mut self, node: Node) {
         let asks = self.me < node;
         if let Some(peer) = self.peers.get_mut(&node) {
+            self.comparing.insert(node);
             peer.comparing.asks = asks;
             if asks && !broken("no-comparison") {
                 peer.comparing.ranges.push((Id::MIN, Id::MAX));
@@ -223,13 +224,7 @@ impl Queue {
 
     /// Goes on with all comparisons.
     pub(super) fn compare_on(&mut self) {
-        let nodes: Vec<Node> = self
-            .peers
-            .iter()
-            .filter(|(_, peer)| peer.linked && !peer.comparing.over)
-            .map(|(node, _)| *node)
-            .collect();
-        for node in nodes {
+        for node in self.comparing.iter() {
             self.compare_with(node);
         }
     }
@@ -270,6 +265,7 @@ impl Queue {
             self.send(node, Statement::Frame(Frame::Compares));
         } else if comparing.ended && said {
             comparing.over = true;
+            self.comparing.remove(node);
             // The node that asks has heard the end before; the other one echoes it.
             if self.me > node {
                 self.send(node, Statement::Frame(Frame::Compares));

@@ -70,6 +70,10 @@ pub struct Queue {
     /// What peers have refused, by when they get it again.
     resend: BTreeSet<(u64, Id, Node)>,
     peers: BTreeMap<Node, peers::Peer>,
+    /// When time alone changes what this node thinks of a peer. Until then, and unless one is heard anew, nobody looks at them.
+    peers_due: u64,
+    /// Peers with which it compares.
+    comparing: Nodes,
     /// Stores that are not answered.
     stores: BTreeMap<Id, Nodes>,
     /// Payloads to be read, and for whom.
@@ -100,7 +104,7 @@ pub struct Queue {
 }
 
 impl Hash for Queue {
-    /// All but the configuration and the counters.
+    /// All but the configuration, the counters, and what follows from the rest.
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.me, self.life, self.members, self.excluded, self.now).hash(state);
         (self.random, &self.tracked, &self.untracked, &self.progress).hash(state);
@@ -169,6 +173,8 @@ impl Queue {
             late: BTreeSet::new(),
             resend: BTreeSet::new(),
             peers: BTreeMap::new(),
+            peers_due: 0,
+            comparing: Nodes::NONE,
             stores: BTreeMap::new(),
             loads: BTreeSet::new(),
             reading: BTreeMap::new(),
@@ -200,6 +206,7 @@ impl Queue {
                 .entry(node)
                 .or_insert_with(|| peers::Peer::new(now));
         }
+        self.peers_due = 0;
     }
 
     /// Something has happened.
@@ -334,7 +341,7 @@ impl Queue {
             gate,
             Some(self.waves.due),
             self.say_deadline(),
-            self.peers_deadline(),
+            (self.peers_due < u64::MAX).then_some(self.peers_due),
             self.walk_deadline(),
             self.agenda_deadline(),
         ];

@@ -209,8 +209,9 @@ impl Queue {
     /// After how long an owner that has not answered is replaced.
     pub(super) fn late_after(&self, owners: Nodes) -> u64 {
         let peers = owners.iter().filter_map(|node| self.peers.get(&node));
-        let late = peers.map(|peer| peer.late * LATE_TIMES).max().unwrap_or(0);
-        late.max(self.config.late_min)
+        // No answer can be there before the way there and back is over.
+        let usual = peers.map(|peer| peer.late.max(peer.round_trip.unwrap_or(0)));
+        (usual.max().unwrap_or(0) * LATE_TIMES).max(self.config.late_min)
     }
 
     /// An owner has answered a Store after so long.
@@ -320,6 +321,7 @@ impl Queue {
         peer.met = true;
         peer.heard = now;
         peer.deaf = false;
+        self.peers_due = 0;
         self.waves.linked(node);
         self.send_wave(node);
         self.begin_comparing(node);
@@ -334,6 +336,8 @@ impl Queue {
         };
         peer.linked = false;
         peer.active = false;
+        self.peers_due = 0;
+        self.comparing.remove(node);
         peer.out.clear();
         peer.out_bytes = 0;
         peer.comparing = Comparing::default();
@@ -354,9 +358,13 @@ impl Queue {
     pub(super) fn hear(&mut self, node: Node) {
         let now = self.now.monotonic;
         if let Some(peer) = self.peers.get_mut(&node) {
+            let is_new = !peer.active || peer.state != PeerState::Active;
             peer.heard = now;
             peer.active = true;
             peer.deaf = false;
+            if is_new || peer.away_until.is_some() {
+                self.peers_due = 0;
+            }
             if !broken("away-for-the-whole-time") && peer.away_until.take().is_some() {
                 self.out.push_back(Output::Away(node, 0));
             }
@@ -366,6 +374,7 @@ impl Queue {
     pub(super) fn on_goodbye(&mut self, node: Node, micros: u64) {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.away_until = Some(self.now.monotonic.saturating_add(micros));
+            self.peers_due = 0;
             self.out.push_back(Output::Away(node, micros));
         }
     }
@@ -377,9 +386,12 @@ impl Queue {
         }
     }
 
-    /// Looks at what time has made of the peers.
+    /// Looks at what time has made of the peers, when it is time.
     pub(super) fn look_at_peers(&mut self) {
         let now = self.now.monotonic;
+        if now < self.peers_due {
+            return;
+        }
         let nodes: Vec<Node> = self.peers.keys().copied().collect();
         for node in nodes {
             let state = self.state_of(node);
@@ -410,10 +422,11 @@ impl Queue {
                 self.out.push_back(Output::Close(node, Close::Silent));
             }
         }
+        self.peers_due = self.peers_deadline().unwrap_or(u64::MAX);
     }
 
     /// When the state of a peer changes by time alone.
-    pub(super) fn peers_deadline(&self) -> Option<u64> {
+    fn peers_deadline(&self) -> Option<u64> {
         let now = self.now.monotonic;
         let times = self.peers.values().flat_map(|peer| {
             [

@@ -76,6 +76,7 @@ impl Queue {
             && !broken("away-forgotten-at-a-start")
         {
             peer.away_until = Some(until);
+            self.peers_due = 0;
         }
     }
 
