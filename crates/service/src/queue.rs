@@ -573,7 +573,7 @@ impl Machine for QueueOwner {
             Input::Committed(ticket) => self.committed(now, ticket, true),
             Input::CommitFailed(ticket) => self.committed(now, ticket, false),
             Input::Delivered(ticket) => self.delivered(now, ticket),
-            Input::NotDelivered(ticket) => self.not_delivered(ticket),
+            Input::NotDelivered(ticket) => self.not_delivered(now, ticket),
             Input::NotHere(ticket) => self.not_here(now, ticket),
             Input::Closed(id) => self.closed(now, id),
             Input::Leaving(micros) => self.tell(now, machine::Input::Leaving(micros)),

@@ -25,12 +25,20 @@ const MUTANTS: &[(&str, fn())] = &[
         queue::nothing_is_forgotten_while_a_delivery_waits,
     ),
     (
+        "failed-deliveries-keep-their-hands",
+        queue::what_fails_makes_room_at_once,
+    ),
+    (
         "hidden-is-reported",
         failover::what_is_hidden_is_not_said_to_be_shown,
     ),
     (
         "left-in-part",
         leaving::who_has_an_account_in_part_does_not_leave,
+    ),
+    (
+        "one-account-takes-all-hands",
+        queue::one_account_leaves_hands_to_others,
     ),
     (
         "read-again-counter-not-told",

@@ -53,6 +53,19 @@ fn entry(number: u8, recipients: u8) -> Entry {
     }
 }
 
+/// One of many, for this account.
+fn numbered(number: u32, account: u32) -> Entry {
+    let mut entry = entry(0, 1);
+    let mut id = [0; 16];
+    id[..4].copy_from_slice(&number.to_be_bytes());
+    entry.id = EntryId(id);
+    entry.blob.upload = id;
+    let mut name = [0; 16];
+    name[..4].copy_from_slice(&account.to_be_bytes());
+    entry.deliveries[0].account = AccountId(name);
+    entry
+}
+
 /// A delivery that an owner of accounts was asked for.
 struct Asked {
     ticket: Ticket,
@@ -648,6 +661,64 @@ fn what_was_not_delivered_is_handed_out_again() {
     // What was made is known after a crash, too.
     world.restart(0, |_| {});
     assert_eq!(world.deliver_all(0), [(1, 1), (1, 2)]);
+    assert!(world.is_quiet());
+}
+
+/// An account that takes nothing leaves hands for others. What is parked for it goes on as soon as it takes something.
+#[test]
+pub(crate) fn one_account_leaves_hands_to_others() {
+    const STUCK: u32 = 2000;
+    let mut world = World::new(1);
+    for number in 0..STUCK {
+        world.accept(0, &numbered(number, 1));
+    }
+    let begun = world.sites[0].asked.len();
+    assert!((400..600).contains(&begun), "about half: {begun}");
+    for (number, account) in (STUCK..).zip(2..500) {
+        world.accept(0, &numbered(number, account));
+    }
+    let others = world.sites[0].asked.split_off(begun);
+    assert_eq!(others.len(), 498, "each at once");
+    // The account takes one after the other. No time passes.
+    let mut made = 0;
+    while let Some(of) = world.sites[0].asked.pop() {
+        world.input(0, Input::Delivered(of.ticket));
+        made += 1;
+    }
+    assert_eq!(made, STUCK);
+    for of in others {
+        world.input(0, Input::Delivered(of.ticket));
+    }
+    assert!(world.is_quiet());
+}
+
+/// What cannot be delivered is tried again later, and keeps nothing from others meanwhile, whosever it is.
+#[test]
+pub(crate) fn what_fails_makes_room_at_once() {
+    const FAIL: u32 = 3000;
+    let mut world = World::new(1);
+    for number in 0..FAIL {
+        world.accept(0, &numbered(number, number));
+        for of in std::mem::take(&mut world.sites[0].asked) {
+            world.input(0, Input::NotDelivered(of.ticket));
+        }
+    }
+    world.accept(0, &numbered(FAIL, FAIL));
+    assert_eq!(world.sites[0].asked.len(), 1, "there is room");
+    world.deliver_all(0);
+    world.pass(9);
+    assert!(world.sites[0].asked.is_empty());
+    // They come back at a bounded rate, and in the end they are taken.
+    let mut made = BTreeSet::new();
+    for second in 10..40 {
+        world.pass(1);
+        for of in std::mem::take(&mut world.sites[0].asked) {
+            made.insert(of.entry.id);
+            world.input(0, Input::Delivered(of.ticket));
+        }
+        let due = 1000 * (second / 10);
+        assert_eq!(made.len(), due, "after {second} s");
+    }
     assert!(world.is_quiet());
 }
 

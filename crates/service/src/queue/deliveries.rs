@@ -3,8 +3,12 @@
 //! From the first of them until every owner has said that none is under way any more, the machine is told that the entry is held. Without that, a
 //! delivery that waits at an owner could bring back a message that all nodes have forgotten.
 //!
-//! A delivery counts when it is durable here and applied at as many other nodes as had to have the entry, which have the body, too. An entry that does
-//! not come to an end is given back after some time, and handed out again behind the others.
+//! A delivery counts when it is durable here and applied at as many other nodes as had to have the entry, which have the body, too. An entry of which
+//! nothing is under way any more is put off at once; one that does not come to an end is given back after some time. Both are handed out again behind the
+//! others.
+//!
+//! *Hands* are the entries that are delivered at a time ([`HANDS_MAX`]). An account has at most as many of them as are left: mail that an account cannot
+//! take does not keep mail from others. What is beyond is parked, and goes on when the account has taken something.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, PartitionId, mutants::broken};
-use whimbrel_mailbox::EntryId;
+use whimbrel_mailbox::{AccountId, EntryId};
 use whimbrel_queue as machine;
 
 use super::{Loads, QueueOwner, entry_of_payload};
@@ -23,6 +27,12 @@ use crate::{
     owner::keys::partition_of,
 };
 
+/// Entries that are delivered at a time: many, since a delivery waits for disks and for other nodes.
+pub(super) const HANDS_MAX: usize = 1000;
+
+/// Parked entries that are remembered, some three megabytes. Others are looked at again with time alone.
+const PARKED_MAX: usize = 50_000;
+
 /// Entries that this node delivers, and what is under way of them.
 #[derive(Default)]
 pub(super) struct Acting {
@@ -31,6 +41,14 @@ pub(super) struct Acting {
     pub(super) bytes: usize,
     /// Deliveries handed out.
     deliveries: BTreeMap<Ticket, (EntryId, usize)>,
+    /// Open deliveries of each account.
+    of_account: BTreeMap<AccountId, usize>,
+    /// Entries for which an account had no hands left.
+    parked: BTreeMap<AccountId, BTreeSet<EntryId>>,
+    parked_count: usize,
+    /// Entries that were put off or parked since it was last told, and the first of them.
+    put_off: usize,
+    first_put_off: Option<EntryId>,
     /// When entries that have not come to an end are given back, on the monotonic clock.
     pub(super) retry_at: Option<u64>,
     /// How often the machine was told of each entry that it is held.
@@ -44,11 +62,76 @@ pub(super) struct Pending {
     bytes: usize,
     /// Deliveries not confirmed yet.
     pub(super) open: BTreeSet<usize>,
+    /// Those of them that an owner or another node works on.
+    under_way: BTreeSet<usize>,
     /// When it was accepted, on the monotonic clock; `None`: before the start, or by another node.
     accepted: Option<u64>,
     /// When they were handed out, on the monotonic clock.
     handed_out: u64,
     tickets: Vec<Ticket>,
+}
+
+impl Acting {
+    /// Whether an account has as many hands as are left, when there are so many entries.
+    fn has_its_share(&self, account: AccountId, entries: usize) -> bool {
+        let own = self.of_account.get(&account).copied().unwrap_or(0);
+        own > HANDS_MAX.saturating_sub(entries)
+    }
+
+    /// An account whose share keeps the entry from going on, if those of all its open deliveries do.
+    fn keeps_back(
+        &self,
+        entry: &Entry,
+        open: &BTreeSet<usize>,
+        entries: usize,
+    ) -> Option<AccountId> {
+        let account = |index: &usize| entry.deliveries.get(*index).map(|of| of.account);
+        let mut accounts = open.iter().filter_map(account);
+        let first = accounts.clone().next()?;
+        let all = accounts.all(|account| self.has_its_share(account, entries));
+        (all && !broken("one-account-takes-all-hands")).then_some(first)
+    }
+
+    fn count(&mut self, pending: &Pending) {
+        for index in &pending.open {
+            if let Some(of) = pending.entry.deliveries.get(*index) {
+                *self.of_account.entry(of.account).or_default() += 1;
+                self.unpark(of.account, pending.entry.id);
+            }
+        }
+    }
+
+    fn count_no_more(&mut self, account: AccountId) {
+        if let Some(count) = self.of_account.get_mut(&account) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_account.remove(&account);
+            }
+        }
+    }
+
+    fn park(&mut self, account: AccountId, id: EntryId) {
+        let has_room = self.parked_count < PARKED_MAX;
+        if has_room && self.parked.entry(account).or_default().insert(id) {
+            self.parked_count += 1;
+        }
+    }
+
+    /// The next entry that waits for hands of an account.
+    fn next_parked(&mut self, account: AccountId) -> Option<EntryId> {
+        let next = self.parked.get(&account)?.first().copied()?;
+        self.unpark(account, next);
+        Some(next)
+    }
+
+    fn unpark(&mut self, account: AccountId, id: EntryId) {
+        if let Some(parked) = self.parked.get_mut(&account) {
+            self.parked_count -= usize::from(parked.remove(&id));
+            if parked.is_empty() {
+                self.parked.remove(&account);
+            }
+        }
+    }
 }
 
 impl QueueOwner {
@@ -98,17 +181,26 @@ impl QueueOwner {
             byte & 1 << (index % 8) != 0
         };
         let open = (0..entry.deliveries.len()).filter(|index| !is_made(index));
+        let open: BTreeSet<usize> = open.collect();
+        if let Some(account) = self
+            .acting
+            .keeps_back(&entry, &open, self.acting.entries.len() + 1)
+        {
+            return self.park(now, id, account);
+        }
         let contents = entry.deliveries.iter().map(|of| of.content.len() + 128);
         let bytes = contents.sum();
         self.acting.bytes += bytes;
         let pending = Pending {
-            open: open.collect(),
+            under_way: BTreeSet::new(),
+            open,
             entry,
             bytes,
             accepted,
             handed_out: now.mono_micros,
             tickets: Vec::new(),
         };
+        self.acting.count(&pending);
         self.acting.entries.insert(id, pending);
         self.hold(now, id);
         self.hand_out(now, id);
@@ -123,7 +215,7 @@ impl QueueOwner {
             return self.done(now, id);
         }
         let mut tickets = Vec::with_capacity(open.len());
-        for index in open {
+        for index in open.iter().copied() {
             let ticket = self.ticket();
             tickets.push(ticket);
             let others = self.others_of(id, partition_of(entry.deliveries[index].account), None);
@@ -137,6 +229,7 @@ impl QueueOwner {
         }
         if let Some(pending) = self.acting.entries.get_mut(&id) {
             pending.tickets = tickets;
+            pending.under_way = open;
         }
         self.retry_later(now);
     }
@@ -185,10 +278,40 @@ impl QueueOwner {
     }
 
     /// It stays open, and is handed out again.
-    pub(super) fn not_delivered(&mut self, ticket: Ticket) {
-        if self.acting.deliveries.remove(&ticket).is_none() {
-            self.made(ticket, false);
+    pub(super) fn not_delivered(&mut self, now: Now, ticket: Ticket) {
+        match self.acting.deliveries.remove(&ticket) {
+            Some((id, index)) => self.nobody_delivers(now, id, index),
+            None => self.made(ticket, false),
         }
+    }
+
+    /// Nothing is done for a delivery at present. When that is so for all that are left of its entry, others have its place.
+    pub(super) fn nobody_delivers(&mut self, now: Now, id: EntryId, index: usize) {
+        let Some(pending) = self.acting.entries.get_mut(&id) else {
+            return;
+        };
+        pending.under_way.remove(&index);
+        if pending.under_way.is_empty() && !broken("failed-deliveries-keep-their-hands") {
+            let pause = self.pause(now, id);
+            self.put_off(now, id, pause);
+        }
+    }
+
+    /// For how long an entry is put off, in microseconds: the longer the more there are, so that looking at them again is no load.
+    fn pause(&mut self, now: Now, id: EntryId) -> u64 {
+        self.retry_later(now);
+        let times = 1 + self.acting.put_off / HANDS_MAX;
+        self.acting.put_off += 1;
+        self.acting.first_put_off.get_or_insert(id);
+        let pause = self.config.limits.retry_after_seconds * 1_000_000;
+        pause.saturating_mul(u64::try_from(times).unwrap_or(u64::MAX))
+    }
+
+    /// An account has too much under way: an entry waits until it has taken something, or until it is time to look again.
+    fn park(&mut self, now: Now, id: EntryId, account: AccountId) {
+        self.acting.park(account, id);
+        let pause = self.pause(now, id);
+        self.put_off(now, id, pause);
     }
 
     /// A delivery cannot be made here: which, if this node acts on its entry.
@@ -200,14 +323,48 @@ impl QueueOwner {
         let Some(pending) = self.acting.entries.get_mut(&id) else {
             return;
         };
-        if pending.open.remove(&index)
-            && let Some(accepted) = pending.accepted
-        {
+        pending.under_way.remove(&index);
+        let account = pending.entry.deliveries.get(index).map(|of| of.account);
+        let was_open = pending.open.remove(&index);
+        if was_open && let Some(accepted) = pending.accepted {
             let took = now.mono_micros.saturating_sub(accepted);
             self.out.push_back(Output::Log(Note::DeliveryTook(took)));
         }
-        if pending.open.is_empty() {
+        let (is_over, is_idle) = (pending.open.is_empty(), pending.under_way.is_empty());
+        if was_open && let Some(account) = account {
+            self.acting.count_no_more(account);
+        }
+        if is_over {
             self.done(now, id);
+        } else if is_idle {
+            let pause = self.pause(now, id);
+            self.put_off(now, id, pause);
+        } else {
+            self.park_if_kept_back(now, id);
+        }
+        if was_open && let Some(account) = account {
+            self.go_on_with_parked(now, account);
+        }
+    }
+
+    /// An account has taken something: what was parked for it may go on.
+    fn go_on_with_parked(&mut self, now: Now, account: AccountId) {
+        while let Some(next) = self.acting.next_parked(account) {
+            let id = machine::Id(next.0);
+            // Another node may act on it by now.
+            if self.running().is_some_and(|queue| queue.acts_on(id)) {
+                return self.tell(now, machine::Input::Later(id, now.wall_micros));
+            }
+        }
+    }
+
+    /// What is left of an entry may wait for accounts alone that have their share of the hands.
+    fn park_if_kept_back(&mut self, now: Now, id: EntryId) {
+        let entries = self.acting.entries.len();
+        let pending = self.acting.entries.get(&id);
+        let account = pending.and_then(|of| self.acting.keeps_back(&of.entry, &of.open, entries));
+        if let Some(account) = account {
+            self.park(now, id, account);
         }
     }
 
@@ -220,6 +377,11 @@ impl QueueOwner {
     fn drop_pending(&mut self, id: EntryId) -> Option<Pending> {
         let pending = self.acting.entries.remove(&id)?;
         self.acting.bytes -= pending.bytes;
+        for index in &pending.open {
+            if let Some(of) = pending.entry.deliveries.get(*index) {
+                self.acting.count_no_more(of.account);
+            }
+        }
         for ticket in &pending.tickets {
             self.acting.deliveries.remove(ticket);
         }
@@ -235,8 +397,13 @@ impl QueueOwner {
         }
     }
 
-    /// Gives an entry back that was not, or not wholly, delivered: it is handed out again, behind the others.
+    /// Gives an entry back that was not delivered for lack of room, or could not be read.
     pub(super) fn give_back(&mut self, now: Now, id: EntryId) {
+        self.put_off(now, id, 1_000_000);
+    }
+
+    /// Gives an entry back that was not, or not wholly, delivered: after so many microseconds it is handed out again, behind the others.
+    fn put_off(&mut self, now: Now, id: EntryId, pause: u64) {
         let pending = self.drop_pending(id);
         let tuple = machine::Id(id.0);
         if let Some(pending) = &pending {
@@ -255,11 +422,6 @@ impl QueueOwner {
             }
             self.close(id);
         }
-        let pause = match pending {
-            Some(_) => 0,
-            // There was no room, or it could not be read.
-            None => 1_000_000,
-        };
         let at = now.wall_micros + pause;
         self.tell(now, machine::Input::Later(tuple, at));
     }
@@ -277,14 +439,15 @@ impl QueueOwner {
             .filter(|(_, pending)| pending.handed_out <= before)
             .map(|(id, _)| *id)
             .collect();
-        if let Some(first) = due.first() {
+        let count = due.len() + std::mem::take(&mut self.acting.put_off);
+        let first_put_off = self.acting.first_put_off.take();
+        if let Some(first) = due.first().copied().into_iter().chain(first_put_off).min() {
             self.warn(format!(
-                "{} entries of the queue are not delivered yet, here or at as many other nodes as have to have them, trying again; the oldest is {first}",
-                due.len()
+                "{count} entries of the queue are not delivered yet, here or at as many other nodes as have to have them, trying again; one is {first}"
             ));
         }
         for id in &due {
-            self.give_back(now, *id);
+            self.put_off(now, *id, 0);
         }
         if !self.acting.entries.is_empty() || !due.is_empty() {
             self.retry_later(now);

@@ -164,7 +164,10 @@ impl QueueOwner {
             match left.is_empty() {
                 false => self.forwarding.wait(delivery),
                 // In the queue's own time.
-                true => _ = self.forwarding.refused.remove(&delivery),
+                true => {
+                    self.forwarding.refused.remove(&delivery);
+                    self.nobody_delivers(now, delivery.0, delivery.1);
+                }
             }
             return;
         };

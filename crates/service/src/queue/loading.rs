@@ -97,6 +97,7 @@ impl QueueOwner {
             takeover_after,
             repair_after: config.repair_after_seconds * 1_000_000,
             waiting_bytes_max: config.limits.bytes_max,
+            handed_max: super::deliveries::HANDS_MAX,
             join,
             ..machine::Config::default()
         };
