@@ -57,6 +57,8 @@ pub struct Figures {
     pub queue_oldest_seconds: u64,
     /// Entries that are done, while some node has not said that its copy is gone.
     pub queue_tombstones: u64,
+    /// Seconds for which nothing was forgotten of deliveries, since some member has not answered.
+    pub queue_forgetting_waits_seconds: u64,
     /// Entries of nodes that were away, which this one has taken over since the start.
     pub queue_adopted: u64,
     /// Entries that were given to other nodes since the start, as some that had them were away.
@@ -107,6 +109,8 @@ impl Figures {
             queue_bytes: self.queue_bytes + other.queue_bytes,
             queue_oldest_seconds: self.queue_oldest_seconds + other.queue_oldest_seconds,
             queue_tombstones: self.queue_tombstones + other.queue_tombstones,
+            queue_forgetting_waits_seconds: self.queue_forgetting_waits_seconds
+                + other.queue_forgetting_waits_seconds,
             queue_adopted: self.queue_adopted + other.queue_adopted,
             queue_repaired: self.queue_repaired + other.queue_repaired,
             queue_replaced: self.queue_replaced + other.queue_replaced,

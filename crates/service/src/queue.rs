@@ -604,6 +604,8 @@ impl Machine for QueueOwner {
             queue_bytes: (self.accepting.bytes + self.acting.bytes) as u64,
             queue_oldest_seconds: age,
             queue_tombstones: queue.tombstones() as u64,
+            queue_forgetting_waits_seconds: now.mono_micros.saturating_sub(queue.wave_began())
+                / 1_000_000,
             queue_adopted: counted.adopted,
             queue_repaired: counted.repaired,
             queue_replaced: counted.replaced,

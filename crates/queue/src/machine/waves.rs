@@ -90,6 +90,12 @@ impl Queue {
         self.waves.number
     }
 
+    /// When that wave began, by the monotonic clock. It lasts as long as a member is away.
+    #[must_use]
+    pub fn wave_began(&self) -> u64 {
+        self.waves.began
+    }
+
     /// The least tracked tuple here: a tuple counts until its removal is durable.
     fn least(&self) -> Least {
         let row = self.tracked.first().map(|row| row.id);

@@ -76,6 +76,8 @@ figures! {
         "Time since the oldest message in the queue was accepted; 0 if the queue is empty.";
     QUEUE_TOMBSTONES: Gauge<0> = "whimbrel_queue_tombstones", [], "messages",
         "Delivered messages of which some node has not said yet that its copy in the queue is gone.";
+    QUEUE_FORGETTING_WAITS: Gauge<0> = "whimbrel_queue_forgetting_waits_seconds", [], "seconds",
+        "Time since this node last learned which finished deliveries it can forget: a few seconds. It grows while a member is away.";
     QUEUE_ADOPTED: Counter<0> = "whimbrel_queue_adopted_total", [], "messages",
         "Messages that this node delivers in place of a node that was away for too long.";
     QUEUE_REPAIRED: Counter<0> = "whimbrel_queue_repaired_total", [], "messages",
