@@ -35,11 +35,11 @@ pub enum Queue {
     #[command(
         after_help = "A line for each entry: id, time of acceptance (UTC), bytes, sender (<> if empty), first recipient and how many others, state, the node \
                       that delivers it, the nodes that have copies. Recipients are accounts, also where the mail was sent to an alias. If more entries \
-                      match than --limit allows, some of them are listed, in no order of time: find the old ones with --older-than.\n\n\
+                      match than --limit allows, the oldest are listed.\n\n\
                       States:\n  \
                       accepting   the client still waits until enough nodes have the message\n  \
                       delivering  this node puts it into mailboxes now\n  \
-                      waiting     this node delivers it later, when it is due or when there is room\n  \
+                      waiting     this node delivers it later: a delivery has failed, or there is no room now\n  \
                       copy        another node delivers it; this one takes over if that node is away\n\n\
                       Each node shows what it holds: list the queue of every node of a cluster to see all.\n\n\
                       Examples:\n  \

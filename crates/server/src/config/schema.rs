@@ -365,7 +365,7 @@ schema! {
         entries_max: usize = "1000000", "1" ..= "10000000";
         /// Memory for the envelopes and summaries of messages that are being accepted, and as much for those that are being delivered.
         bytes_max: Size = "\"64MiB\"", "\"1MiB\"" ..= "\"16GiB\"";
-        /// How long the server waits before it repeats a delivery that failed.
+        /// How long the server waits before it repeats a delivery that failed; longer if many have failed.
         retry_after: Duration = "\"10s\"", "\"1s\"" ..= "\"1h\"";
         /// f: how many other nodes must have a message on disk, its blob included, before it is accepted (at most as many as there are). So many disks may
         /// be lost at once without loss of accepted mail. No further node stores anything of the message before it is delivered. If too few are
