@@ -8,6 +8,7 @@ mod apart;
 mod clients;
 mod confirmed;
 mod directory;
+mod entries;
 mod fronts;
 mod guide;
 mod holders;
