@@ -23,6 +23,7 @@ mod positions;
 mod proxy;
 mod relays;
 mod rolling;
+mod senders;
 mod slots;
 mod snapshots;
 mod syncing;
