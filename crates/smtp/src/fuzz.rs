@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use crate::client::{Client, ClientConfig, ClientOutput, Outgoing};
-use crate::command::Command;
+use crate::command::{Command, Extensions};
 use crate::session::{
     Accepted, AuthAnswer, Body, CloseReason, Config, Counters, DataAnswer, Output, Peer, Role,
     Session, TlsInfo,
 };
 use crate::text::TextScanner;
+use crate::trace::WallTime;
 use crate::{Domain, ForwardPath, HostName, Mailbox, Refusal, ReversePath, Time};
 
 /// What a session did, in a form that must not depend on how its input was split or when its questions were answered.
@@ -31,6 +32,9 @@ pub fn small_config() -> Config {
     let mut config = Config::new(host);
     config.starttls = true;
     config.auth_without_tls = true;
+    config.offer_dsn = true;
+    config.offer_requiretls = true;
+    config.offer_future_release = Some(1_000);
     let limits = &mut config.limits;
     limits.command_line_bytes_max = 64;
     limits.auth_line_bytes_max = 80;
@@ -63,6 +67,7 @@ pub fn drive(role: Role, config: &Config, input: &[u8], piece: usize, lazy: bool
     };
     let mut session = Session::new(role, Arc::new(config.clone()), peer, Time::ZERO);
     session.offer_auth("PLAIN LOGIN".to_owned());
+    session.set_wall_time(Time::ZERO, WallTime::new(1_795_190_400, 0));
     let mut trace = Trace {
         sent: Vec::new(),
         asked: Vec::new(),
@@ -186,7 +191,7 @@ fn answer(session: &mut Session, question: &Output) -> bool {
             session.answer_auth(now, answer);
         }
         Output::Mail(mail) => session.answer_mail(now, decide(mail.from.to_string())),
-        Output::Rcpt(to) => session.answer_rcpt(now, decide(to.to_string())),
+        Output::Rcpt(to) => session.answer_rcpt(now, decide(to.path.to_string())),
         Output::DataBegin(envelope) => {
             let full = envelope.mail.from.to_string().contains('f');
             session.answer_data_begin(
@@ -276,13 +281,19 @@ pub fn client(data: &[u8]) {
 
 /// Commands and addresses: what is parsed is printable and parses back.
 pub fn command(data: &[u8]) {
-    if let Ok(Command::Rcpt(path)) = Command::parse(data) {
-        let written = path.to_string();
+    let all = Extensions {
+        dsn: true,
+        require_tls: true,
+        future_release: true,
+    };
+    if let Ok(command) = Command::parse(data, all) {
+        let written = match &command {
+            Command::Mail(mail) => format!("MAIL {mail}"),
+            Command::Rcpt(rcpt) => format!("RCPT {rcpt}"),
+            _ => return,
+        };
         assert!(!written.contains(char::is_control));
-        assert_eq!(
-            Command::parse(format!("RCPT TO:{written}").as_bytes()),
-            Ok(Command::Rcpt(path))
-        );
+        assert_eq!(Command::parse(written.as_bytes(), all), Ok(command));
     }
     if let Ok(text) = core::str::from_utf8(data)
         && let Ok(mailbox) = Mailbox::parse(text)

@@ -188,13 +188,13 @@ impl Client {
         let decided = vec![None; message.recipients.len()];
         let accepted = vec![false; message.recipients.len()];
         let mail = MailFrom {
-            from: message.from.clone(),
             size: message.size.filter(|_| offers.size.is_some()),
             utf8: offers.utf8 && message.utf8,
             body: match offers.eight_bit_mime {
                 true => message.body,
                 false => Body::SevenBit,
             },
+            ..MailFrom::new(message.from.clone())
         };
         let mail = format!("MAIL {mail}");
         self.transfer = Some(InTransfer {
