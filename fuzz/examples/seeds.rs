@@ -42,6 +42,8 @@ const MAIL: &[&str] = &[
 const MAIL_REPLIES: &[&str] = &[
     "220 a ESMTP\r\n250-a\r\n250-PIPELINING\r\n250-CHUNKING\r\n250-SIZE 100\r\n250 STARTTLS\r\n220 go\r\n250 a\r\n250 2.1.0 ok\r\n250 ok\r\n550 5.1.1 no\r\n354 go\r\n250 done\r\n",
     "220 a\r\n502 no\r\n250 a\r\n250 ok\r\n250 ok\r\n250 ok\r\n354 x\r\n250 one\r\n450 4.2.0 two\r\n221 bye\r\n",
+    "220 a\r\n250-a\r\n250-AUTH=LOGIN\r\n250-DSN\r\n250-REQUIRETLS\r\n250-8BITMIME\r\n250 LIMITS RCPTMAX=2 MAILMAX=1\r\n334 a\r\n334 b\r\n235 ok\r\n250 ok\r\n\
+     250 ok\r\n452 4.5.3 many\r\n354 go\r\n421 down\r\n",
 ];
 
 fn main() -> std::io::Result<()> {
@@ -82,12 +84,13 @@ fn main() -> std::io::Result<()> {
         }
     }
     for (at, talk) in MAIL_REPLIES.iter().enumerate() {
-        for choice in [0, 7] {
+        // By octets; plain, and with all that a client can do.
+        for (choice, more) in [(0, 0), (7, 3)] {
             seed(
                 &corpus,
                 "smtp_session",
                 &format!("replies-{at}-{choice}"),
-                &[0, choice | 0x50],
+                &[0, choice, more],
                 talk.as_bytes(),
             )?;
         }

@@ -28,7 +28,7 @@ use whimbrel_service::{
 };
 use whimbrel_smtp::{
     Config, Enhanced, ForwardPath, Mailbox, Refusal, Role,
-    session::{Accepted, CloseReason, DataAnswer, DataSummary, Envelope, Output, TlsInfo},
+    session::{Accepted, CloseReason, DataAnswer, DataSummary, Envelope, Output, RcptTo, TlsInfo},
     trace::WallTime,
 };
 
@@ -246,7 +246,7 @@ impl SmtpSession {
                 self.answered(now);
                 self.machine.answer_mail(time(now), Ok(()));
             }
-            Output::Rcpt(path) => {
+            Output::Rcpt(RcptTo { path, .. }) => {
                 self.answering = Some(("RCPT", now.mono_micros));
                 let (local, domain) = match &path {
                     ForwardPath::Postmaster => ("postmaster".to_owned(), None),

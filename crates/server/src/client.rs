@@ -1,6 +1,6 @@
 //! The project's own client machines on real sockets: for the demo and for tests.
 
-use std::{io, net::SocketAddr, path::Path, sync::Arc};
+use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Instant};
 
 use rustls::{
     ClientConfig, RootCertStore,
@@ -14,7 +14,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use whimbrel_imap::{client as imap, client::Response, encode::Kind};
 use whimbrel_smtp::{
     client as smtp,
-    client::{ClientConfig as SmtpConfig, ClientOutput, Outgoing},
+    client::{ClientConfig as SmtpConfig, ClientOutput, Decision, Outgoing},
 };
 
 use crate::tls::provider;
@@ -36,7 +36,7 @@ pub enum ClientError {
     Refused(String),
     /// SMTP failed.
     #[error(transparent)]
-    Smtp(#[from] smtp::ClientError),
+    Smtp(#[from] Box<smtp::Failure>),
     /// The certificate cannot be read.
     #[error("the certificate: {0}")]
     Certificate(String),
@@ -209,7 +209,8 @@ pub async fn send(
     stream.set_nodelay(true)?;
     let mut clear = Some(stream);
     let mut secret = None;
-    let mut machine = smtp::Client::new(config);
+    let begun = Instant::now();
+    let mut machine = smtp::Client::new(config, begun.elapsed());
     let mut waiting = mails.into_iter();
     let mut current = Vec::new();
     let mut replies = Vec::new();
@@ -228,24 +229,29 @@ pub async fn send(
                 if let Some(stream) = clear.take() {
                     secret = Some(handshake(stream, tls).await?);
                 }
-                machine.tls_started();
+                machine.tls_started(begun.elapsed());
+            }
+            Some(ClientOutput::StartTlsRefused(refusal)) => {
+                return Err(ClientError::Refused(refusal.to_string()));
             }
             Some(ClientOutput::Ready(_)) => match waiting.next() {
                 Some(mail) => {
                     current = mail.text;
-                    machine.send(mail.envelope);
+                    machine.send(begun.elapsed(), mail.envelope);
                 }
-                None => machine.quit(),
+                None => machine.quit(begun.elapsed()),
             },
             Some(ClientOutput::WantBody) => {
-                machine.body(&current);
-                machine.body_end();
+                machine.body(begun.elapsed(), &current);
+                machine.body_end(begun.elapsed());
             }
             Some(ClientOutput::Done(outcome)) => {
                 for decided in outcome.recipients {
                     match decided {
-                        Ok(reply) => replies.push(reply.to_string().trim_end().to_owned()),
-                        Err(refusal) => return Err(ClientError::Refused(refusal.to_string())),
+                        Decision::Accepted(reply) => {
+                            replies.push(reply.to_string().trim_end().to_owned());
+                        }
+                        other => return Err(ClientError::Refused(other.to_string())),
                     }
                 }
             }
@@ -256,7 +262,7 @@ pub async fn send(
                 let mut buffer = [0; READ_BYTES];
                 match stream.read(&mut buffer).await? {
                     0 => machine.on_eof(),
-                    read => machine.input(&buffer[..read]),
+                    read => machine.input(begun.elapsed(), &buffer[..read]),
                 }
             }
         }

@@ -20,7 +20,6 @@ use whimbrel_server::{
 use whimbrel_smtp::{
     Domain, ForwardPath, HostName, LocalPart, Mailbox, ReversePath,
     client::{ClientConfig, Outgoing, StartTls},
-    session::Body,
 };
 use whimbrel_storage::{
     BlobStore as _, Commit, KeyRange, LogStore as _, Mutation, PartitionId, ScanLimit,
@@ -77,13 +76,7 @@ async fn deliver(server: &Server, text: &str) {
     let (local, domain) = ANNE.split_once('@').unwrap();
     let to = Mailbox::new(LocalPart::new(local).unwrap(), Domain::new(domain).unwrap()).unwrap();
     let mail = Mail {
-        envelope: Outgoing {
-            from: ReversePath::Null,
-            recipients: vec![ForwardPath::Mailbox(to)],
-            size: None,
-            utf8: false,
-            body: Body::SevenBit,
-        },
+        envelope: Outgoing::new(ReversePath::Null, vec![ForwardPath::Mailbox(to)]),
         text: text.as_bytes().to_vec(),
     };
     let mut client = ClientConfig::new(HostName::new("client.example.net").unwrap());

@@ -26,7 +26,6 @@ use whimbrel_server::{
 use whimbrel_smtp::{
     Domain, ForwardPath, HostName, LocalPart, Mailbox, ReversePath,
     client::{ClientConfig, Outgoing, StartTls},
-    session::Body,
 };
 
 const ANNE: &str = "anne@example.org";
@@ -71,13 +70,7 @@ fn mail(to: &str, text: &str) -> Mail {
     let (local, domain) = to.split_once('@').unwrap();
     let to = Mailbox::new(LocalPart::new(local).unwrap(), Domain::new(domain).unwrap()).unwrap();
     Mail {
-        envelope: Outgoing {
-            from: ReversePath::Null,
-            recipients: vec![ForwardPath::Mailbox(to)],
-            size: None,
-            utf8: false,
-            body: Body::SevenBit,
-        },
+        envelope: Outgoing::new(ReversePath::Null, vec![ForwardPath::Mailbox(to)]),
         text: text.as_bytes().to_vec(),
     }
 }

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::client::{Client, ClientConfig, ClientOutput, Outgoing};
-use crate::command::Command;
+use crate::client::{Client, ClientConfig, ClientOutput, EightBit, Login, Outgoing};
+use crate::command::{Command, Extensions};
+use crate::dsn::{EnvelopeId, Notify, OriginalRecipient};
 use crate::session::{
     Accepted, AuthAnswer, Body, CloseReason, Config, Counters, DataAnswer, Output, Peer, Role,
     Session, TlsInfo,
 };
 use crate::text::TextScanner;
+use crate::trace::WallTime;
 use crate::{Domain, ForwardPath, HostName, Mailbox, Refusal, ReversePath, Time};
 
 /// What a session did, in a form that must not depend on how its input was split or when its questions were answered.
@@ -31,6 +33,9 @@ pub fn small_config() -> Config {
     let mut config = Config::new(host);
     config.starttls = true;
     config.auth_without_tls = true;
+    config.offer_dsn = true;
+    config.offer_requiretls = true;
+    config.offer_future_release = Some(1_000);
     let limits = &mut config.limits;
     limits.command_line_bytes_max = 64;
     limits.auth_line_bytes_max = 80;
@@ -63,6 +68,7 @@ pub fn drive(role: Role, config: &Config, input: &[u8], piece: usize, lazy: bool
     };
     let mut session = Session::new(role, Arc::new(config.clone()), peer, Time::ZERO);
     session.offer_auth("PLAIN LOGIN".to_owned());
+    session.set_wall_time(Time::ZERO, WallTime::new(1_795_190_400, 0));
     let mut trace = Trace {
         sent: Vec::new(),
         asked: Vec::new(),
@@ -186,7 +192,7 @@ fn answer(session: &mut Session, question: &Output) -> bool {
             session.answer_auth(now, answer);
         }
         Output::Mail(mail) => session.answer_mail(now, decide(mail.from.to_string())),
-        Output::Rcpt(to) => session.answer_rcpt(now, decide(to.to_string())),
+        Output::Rcpt(to) => session.answer_rcpt(now, decide(to.path.to_string())),
         Output::DataBegin(envelope) => {
             let full = envelope.mail.from.to_string().contains('f');
             session.answer_data_begin(
@@ -237,9 +243,10 @@ pub fn session(data: &[u8]) {
     }
 }
 
-/// A client against a server that says anything.
+/// A client against a server that says anything: the first two bytes choose how the client behaves, and the split. Each message given is
+/// told of once, and what is held is bounded.
 pub fn client(data: &[u8]) {
-    let Some((&choice, input)) = data.split_first() else {
+    let Some((&[choice, more], input)) = data.split_first_chunk() else {
         return;
     };
     let (Ok(name), Ok(to)) = (HostName::new("c"), Mailbox::parse("a@x")) else {
@@ -249,40 +256,82 @@ pub fn client(data: &[u8]) {
     config.lmtp = choice & 1 != 0;
     config.chunking = choice & 2 != 0;
     config.pipelining = choice & 4 != 0;
+    config.tls = more & 1 != 0;
+    config.login = Login::new("n", "p").filter(|_| more & 2 != 0);
+    if more & 4 != 0 {
+        config.eight_bit = EightBit::Refuse;
+    }
     let to = ForwardPath::Mailbox(to);
-    let message = Outgoing {
-        from: ReversePath::Null,
-        recipients: vec![to.clone(), to],
-        size: None,
-        utf8: false,
-        body: Body::SevenBit,
-    };
-    let mut client = Client::new(config);
-    for piece in input.chunks(usize::from(choice / 8) + 1) {
-        client.input(piece);
+    let mut message = Outgoing::new(ReversePath::Null, vec![to.clone(), to.clone(), to]);
+    message.size = Some(10);
+    message.require_tls = more & 8 != 0;
+    message.envid = EnvelopeId::new("a b");
+    message.body = Body::EightBitMime;
+    if let Some(rcpt) = message.recipients.first_mut() {
+        rcpt.notify = Some(Notify::default());
+        rcpt.orcpt = OriginalRecipient::new("é@x");
+    }
+    let mut client = Client::new(config, Time::ZERO);
+    let (mut given, mut told, mut closed) = (0, 0, false);
+    for (step, piece) in input.chunks(usize::from(choice / 8) + 1).enumerate() {
+        let now = Time::from_secs(step as u64);
+        client.input(now, piece);
         while let Some(output) = client.poll() {
+            assert!(!closed, "output after the close");
             match output {
-                ClientOutput::StartTls => client.tls_started(),
-                ClientOutput::Ready(_) => client.send(message.clone()),
-                ClientOutput::WantBody => {
-                    client.body(b".\r\n");
-                    client.body_end();
+                ClientOutput::Send(bytes) => assert!(!bytes.is_empty()),
+                ClientOutput::StartTls => client.tls_started(now),
+                ClientOutput::StartTlsRefused(_) => {}
+                ClientOutput::Ready(_) if given < 5 => {
+                    given += 1;
+                    client.send(now, message.clone());
                 }
-                _ => {}
+                ClientOutput::Ready(_) => client.quit(now),
+                ClientOutput::WantBody => {
+                    client.body(now, b".\r\n");
+                    client.body_end(now);
+                }
+                ClientOutput::Done(outcome) => {
+                    told += 1;
+                    assert_eq!(outcome.recipients.len(), message.recipients.len());
+                }
+                ClientOutput::Close(ended) => {
+                    closed = true;
+                    told += ended.is_err_and(|failure| failure.unfinished.is_some()) as u32;
+                    assert_eq!(given, told, "a message without an end");
+                }
             }
         }
+        assert_eq!(client.deadline().is_none(), closed);
     }
+    client.on_eof();
+    while let Some(output) = client.poll() {
+        assert!(!closed, "output after the close");
+        if let ClientOutput::Close(ended) = output {
+            closed = true;
+            told += ended.is_err_and(|failure| failure.unfinished.is_some()) as u32;
+        } else if let ClientOutput::Done(_) = output {
+            told += 1;
+        }
+    }
+    assert!(closed && given == told, "a message without an end");
 }
 
 /// Commands and addresses: what is parsed is printable and parses back.
 pub fn command(data: &[u8]) {
-    if let Ok(Command::Rcpt(path)) = Command::parse(data) {
-        let written = path.to_string();
+    let all = Extensions {
+        dsn: true,
+        require_tls: true,
+        future_release: true,
+    };
+    if let Ok(command) = Command::parse(data, all) {
+        let written = match &command {
+            Command::Mail(mail) => format!("MAIL {mail}"),
+            Command::Rcpt(rcpt) => format!("RCPT {rcpt}"),
+            _ => return,
+        };
         assert!(!written.contains(char::is_control));
-        assert_eq!(
-            Command::parse(format!("RCPT TO:{written}").as_bytes()),
-            Ok(Command::Rcpt(path))
-        );
+        assert_eq!(Command::parse(written.as_bytes(), all), Ok(command));
     }
     if let Ok(text) = core::str::from_utf8(data)
         && let Ok(mailbox) = Mailbox::parse(text)

@@ -9,7 +9,7 @@
 //! - A value of a type of this crate is valid: no [`Mailbox`], [`Reply`] or header built here can hold CR, LF or NUL.
 //! - Memory is bounded by [`Limits`]: no declared size allocates, no line is buffered beyond its limit, bodies stream.
 //!
-//! Reading order: [`limits`], [`address`], [`reply`], [`command`], [`text`] (line ends and dots), [`session`], [`trace`],
+//! Reading order: [`limits`], [`address`], [`reply`], [`dsn`], [`command`], [`text`] (line ends and dots), [`session`], [`trace`],
 //! [`client`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -17,6 +17,7 @@
 pub mod address;
 pub mod client;
 pub mod command;
+pub mod dsn;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod header_watch;

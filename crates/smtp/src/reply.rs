@@ -79,6 +79,12 @@ impl Reply {
         &self.lines
     }
 
+    /// Its first lines alone.
+    pub(crate) fn with_lines_max(mut self, lines_max: usize) -> Self {
+        self.lines.truncate(lines_max.max(1));
+        self
+    }
+
     /// Class 2.
     #[must_use]
     pub fn is_positive(&self) -> bool {
@@ -272,6 +278,11 @@ impl Refusal {
         } else {
             Err(reply)
         }
+    }
+
+    /// Its first lines alone.
+    pub(crate) fn with_lines_max(self, lines_max: usize) -> Self {
+        Refusal(self.0.with_lines_max(lines_max))
     }
 
     /// The reply.

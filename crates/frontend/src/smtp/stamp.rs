@@ -7,7 +7,7 @@ use whimbrel_service::{
     content::Content,
 };
 use whimbrel_smtp::{
-    Domain, ForwardPath, LocalPart, Mailbox,
+    Domain, LocalPart, Mailbox,
     session::Envelope,
     trace::{self, Received, WallTime},
 };
@@ -37,7 +37,7 @@ impl Stamp<'_> {
         }
         // Who else received it is nobody's business (RFC 5321, 7.2).
         let recipient = if alone {
-            envelope.recipients.first().and_then(ForwardPath::mailbox)
+            envelope.recipients.first().and_then(|to| to.path.mailbox())
         } else {
             None
         };

@@ -17,8 +17,8 @@ use tokio::time::timeout;
 use whimbrel_imap::client::Response;
 use whimbrel_smtp::{
     Domain, ForwardPath, HostName, Mailbox, ReversePath,
-    client::{ClientConfig as SmtpConfig, Outgoing, StartTls},
-    session::{Body, Secret},
+    client::{ClientConfig as SmtpConfig, Login, Outgoing, StartTls},
+    session::Body,
 };
 use zeroize::Zeroizing;
 
@@ -136,8 +136,7 @@ async fn present(config: &Config, server: &Server) -> Result<(), Failure> {
 
     let mut logged_in = SmtpConfig::new(HostName::new("demo.example.org")?);
     logged_in.starttls = StartTls::Require;
-    let login = format!("\0{ANNE}\0{}", passwords[0].as_str());
-    logged_in.login = Some(Secret(Zeroizing::new(login.into_bytes())));
+    logged_in.login = Login::new(ANNE, passwords[0].as_str());
     let replies =
         client::send(submission, logged_in, &tls, vec![envelope(mail::answer())?]).await?;
     show::step(&format!(
@@ -212,11 +211,12 @@ fn envelope(letter: mail::Letter) -> Result<Mail, Failure> {
     };
     Ok(Mail {
         envelope: Outgoing {
-            from: ReversePath::Mailbox(mailbox(letter.from)?),
-            recipients: vec![ForwardPath::Mailbox(mailbox(letter.to)?)],
             size: Some(letter.text.len() as u64),
-            utf8: false,
             body: Body::EightBitMime,
+            ..Outgoing::new(
+                ReversePath::Mailbox(mailbox(letter.from)?),
+                vec![ForwardPath::Mailbox(mailbox(letter.to)?)],
+            )
         },
         text: letter.text,
     })

@@ -1,35 +1,50 @@
-//! The client machine, for tests, the simulator and the benchmark.
+//! The client machine: of the relay, of tests, of the simulator and the benchmark.
 //!
-//! It greets, takes STARTTLS if it may, and sends messages one after the other; with PIPELINING the envelope goes out in one piece. The
-//! body streams: after [`ClientOutput::WantBody`], [`Client::body`] any number of times, then [`Client::body_end`].
+//! It greets, takes STARTTLS if it may, logs in if it is to, and sends messages one after the other; with PIPELINING the envelope goes out in
+//! one piece. The body streams: after [`ClientOutput::WantBody`], [`Client::body`] any number of times, then [`Client::body_end`].
 //!
-//! Invariant: each command sent has one entry in the queue of replies awaited (LMTP's end of data has one a recipient), and replies are
-//! taken in that order alone.
+//! A driver polls until `None` before it reads. It bounds its reads, writes and handshakes by [`Client::deadline`], and calls
+//! [`Client::on_time`] when that has passed.
+//!
+//! Invariants:
+//! - Each command sent has one entry in the queue of replies awaited (LMTP's end of data has one a recipient), and replies are taken in that
+//!   order alone. A reply without such a command ends the session.
+//! - For each message given, all recipients are told of once: by [`ClientOutput::Done`], or by the [`Failure`] at the close.
+//! - No server makes it hold more than the parser's limits and a few lines for each recipient.
+//!
+//! Reading order: `types`, this file, `opening` (up to `Ready`), `transaction`, `offers`, `timeouts`, `parser`.
 
+mod offers;
+mod opening;
 mod parser;
+mod timeouts;
+mod transaction;
 mod types;
 
+pub use offers::{OfferedLimits, Offers};
+pub use timeouts::Timeouts;
 pub use types::*;
 
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use zeroize::Zeroizing;
-
-use crate::reply::{Enhanced, Refusal, Reply};
-use crate::session::{Body, MailFrom};
-use crate::text::stuff_dots;
+use crate::Time;
+use crate::reply::{Refusal, Reply};
+use opening::LoginStep;
 use parser::ReplyParser;
+use transaction::Transfer;
 
 /// Which command the next reply belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     Greeting,
+    /// EHLO or LHLO.
     Hello,
+    /// HELO.
+    BasicHello,
     StartTls,
-    Auth,
+    Auth(LoginStep),
     Mail,
     /// For the recipient of this index.
     Rcpt(usize),
@@ -38,7 +53,8 @@ enum Awaited {
     Chunk,
     /// The end of the message: for this recipient (LMTP), or for all.
     End(Option<usize>),
-    /// After RSET.
+    /// The end of a message that has no recipients.
+    EmptyEnd,
     Reset,
     Quit,
 }
@@ -59,24 +75,6 @@ enum ClientState {
     Closed,
 }
 
-/// The message on its way.
-#[derive(Debug)]
-struct InTransfer {
-    message: Outgoing,
-    /// RCPTs sent.
-    sent: usize,
-    /// Whose RCPT was accepted: in LMTP each of them has a reply at the end, whatever became of the message.
-    accepted: Vec<bool>,
-    /// What decided, for each recipient.
-    decided: Vec<Option<Result<Reply, Refusal>>>,
-    /// The next octet of the body begins a line.
-    line_start: bool,
-    /// The body so far ends in CRLF, or is empty.
-    ends_in_crlf: bool,
-    /// Its last octet.
-    last: u8,
-}
-
 /// One connection's client.
 #[derive(Debug)]
 pub struct Client {
@@ -84,78 +82,110 @@ pub struct Client {
     state: ClientState,
     parser: ReplyParser,
     awaited: VecDeque<Awaited>,
+    /// How many of them, the last ones, belong to commands that were not yet given out.
+    unsent: usize,
     offers: Arc<Offers>,
     tls: bool,
-    transfer: Option<InTransfer>,
+    /// MAIL commands.
+    transactions: u32,
+    transfer: Option<Transfer>,
     out: Vec<u8>,
     outputs: VecDeque<ClientOutput>,
+    /// Since when what is awaited is awaited.
+    since: Time,
 }
 
 impl Client {
     /// A client on a fresh connection; it waits for the greeting.
     #[must_use]
-    pub fn new(config: ClientConfig) -> Self {
+    pub fn new(config: ClientConfig, now: Time) -> Self {
         Client {
-            config,
             state: ClientState::Opening,
             parser: ReplyParser::default(),
             awaited: VecDeque::from([Awaited::Greeting]),
+            unsent: 0,
             offers: Arc::default(),
-            tls: false,
+            tls: config.tls,
+            transactions: 0,
             transfer: None,
             out: Vec::new(),
             outputs: VecDeque::new(),
+            since: now,
+            config,
         }
     }
 
     /// Next output; `None`: nothing before the next call.
     pub fn poll(&mut self) -> Option<ClientOutput> {
         if !self.out.is_empty() {
+            self.unsent = 0;
+            if let Some(transfer) = &mut self.transfer {
+                transfer.given_out();
+            }
             return Some(ClientOutput::Send(core::mem::take(&mut self.out)));
         }
         self.outputs.pop_front()
     }
 
     /// Bytes from the server, in any split.
-    pub fn input(&mut self, bytes: &[u8]) {
+    pub fn input(&mut self, now: Time, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() && self.state != ClientState::Closed {
             // RFC 3207 4.2: nothing said in the clear counts after the handshake.
             if self.state == ClientState::Handshake {
-                return self.fail(ClientError::InvalidReply(
-                    "bytes behind the reply to STARTTLS",
-                ));
+                let error = ClientError::InvalidReply("bytes behind the reply to STARTTLS");
+                return self.fail(self.stage(), error);
             }
             match self.parser.next(&mut rest) {
-                Ok(Some(reply)) => self.reply(reply),
+                Ok(Some(reply)) => {
+                    self.since = self.since.max(now);
+                    self.reply(reply);
+                }
                 Ok(None) => return,
-                Err(error) => return self.fail(ClientError::InvalidReply(error)),
+                Err(error) => return self.fail(self.stage(), ClientError::InvalidReply(error)),
             }
         }
     }
 
-    /// The connection ended.
+    /// The connection ended, or broke, or the handshake failed.
     pub fn on_eof(&mut self) {
-        self.out.clear();
-        self.fail(ClientError::ConnectionLost);
+        self.end(ClientError::ConnectionLost);
     }
 
-    /// Answer to [`ClientOutput::StartTls`].
-    ///
-    /// # Panics
-    /// If it was not asked for.
-    pub fn tls_started(&mut self) {
-        if self.state == ClientState::Closed {
-            return;
+    /// Until when the server has to answer, to take what was given to send, or to do the handshake. `None`: nothing is asked of it. While
+    /// a body is wanted this is about the bytes given to send alone: how long the caller takes for the next is its own affair.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.timeout().map(|timeout| self.since + timeout)
+    }
+
+    /// The wait that [`Client::deadline`] ends, whole: a pure function of what is awaited.
+    #[must_use]
+    pub fn timeout(&self) -> Option<Duration> {
+        let timeouts = &self.config.timeouts;
+        Some(match (self.state, self.awaited.front()) {
+            (ClientState::Closed | ClientState::Ready, _) => return None,
+            (ClientState::Handshake, _) => timeouts.handshake,
+            (ClientState::Body, _) => timeouts.block,
+            (_, Some(Awaited::Greeting)) => timeouts.greeting,
+            (_, Some(Awaited::Hello | Awaited::BasicHello)) => timeouts.hello,
+            (_, Some(Awaited::StartTls)) => timeouts.starttls,
+            (_, Some(Awaited::Auth(_))) => timeouts.auth,
+            (_, Some(Awaited::Mail)) => timeouts.mail,
+            (_, Some(Awaited::Rcpt(_))) => timeouts.rcpt,
+            (_, Some(Awaited::Data)) => timeouts.data,
+            (_, Some(Awaited::Chunk | Awaited::End(_) | Awaited::EmptyEnd)) => timeouts.end,
+            (_, Some(Awaited::Reset)) => timeouts.reset,
+            (_, Some(Awaited::Quit)) => timeouts.quit,
+            (_, None) => return None,
+        })
+    }
+
+    /// Time has passed: after the deadline the session fails.
+    pub fn on_time(&mut self, now: Time) {
+        if self.deadline().is_some_and(|at| at <= now) {
+            self.end(ClientError::Timeout);
         }
-        assert_eq!(
-            self.state,
-            ClientState::Handshake,
-            "no handshake was asked for"
-        );
-        self.tls = true;
-        self.state = ClientState::Opening;
-        self.hello();
     }
 
     /// How it behaves.
@@ -164,382 +194,207 @@ impl Client {
         &self.config
     }
 
-    /// Begins a message. Only after [`ClientOutput::Ready`].
-    ///
-    /// # Panics
-    /// If it is not ready, or there is no recipient.
-    pub fn send(&mut self, message: Outgoing) {
-        if self.state == ClientState::Closed {
-            return;
-        }
-        assert_eq!(self.state, ClientState::Ready, "not ready for a message");
-        assert!(
-            !message.recipients.is_empty(),
-            "a message without recipients"
-        );
-        let offers = Arc::clone(&self.offers);
-        if message.utf8 && !offers.utf8 {
-            let refusal = Refusal::new(550, Enhanced(6, 7), "Server does not offer SMTPUTF8");
-            let recipients = vec![Err(refusal); message.recipients.len()];
-            self.outputs
-                .push_back(ClientOutput::Done(Outcome { recipients }));
-            return self.ready();
-        }
-        let decided = vec![None; message.recipients.len()];
-        let accepted = vec![false; message.recipients.len()];
-        let mail = MailFrom {
-            from: message.from.clone(),
-            size: message.size.filter(|_| offers.size.is_some()),
-            utf8: offers.utf8 && message.utf8,
-            body: match offers.eight_bit_mime {
-                true => message.body,
-                false => Body::SevenBit,
-            },
-        };
-        let mail = format!("MAIL {mail}");
-        self.transfer = Some(InTransfer {
-            message,
-            sent: 0,
-            accepted,
-            decided,
-            line_start: true,
-            ends_in_crlf: true,
-            last: b'\n',
-        });
-        self.state = ClientState::Envelope;
-        self.command(&mail, Awaited::Mail);
-        if self.pipelining() {
-            while self.next_recipient() {}
-            if !self.bdat() {
-                self.command("DATA", Awaited::Data);
-            }
-        }
+    /// Whether TLS is active.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.tls
     }
 
-    /// Part of the body, after [`ClientOutput::WantBody`]; dots are stuffed here.
-    ///
-    /// # Panics
-    /// If no body is wanted.
-    pub fn body(&mut self, bytes: &[u8]) {
-        if self.state == ClientState::Closed || bytes.is_empty() {
-            return;
-        }
-        assert_eq!(self.state, ClientState::Body, "no body is wanted");
-        if !self.any_accepted() {
-            return;
-        }
-        if self.bdat() {
-            self.command(&format!("BDAT {}", bytes.len()), Awaited::Chunk);
-            self.out.extend_from_slice(bytes);
-            return;
-        }
-        let Some(transfer) = &mut self.transfer else {
-            return;
-        };
-        transfer.line_start = stuff_dots(bytes, transfer.line_start, &mut self.out);
-        transfer.ends_in_crlf = match bytes {
-            [b'\n'] => transfer.last == b'\r',
-            _ => bytes.ends_with(b"\r\n"),
-        };
-        transfer.last = *bytes.last().unwrap_or(&b'\n');
-    }
-
-    /// The body is complete. In DATA a text that does not end in CRLF gets one: RFC 5321 4.1.1.4 leaves no other way.
-    ///
-    /// # Panics
-    /// If no body is wanted.
-    pub fn body_end(&mut self) {
-        if self.state == ClientState::Closed {
-            return;
-        }
-        assert_eq!(self.state, ClientState::Body, "no body is wanted");
-        self.state = ClientState::Ending;
-        if !self.any_accepted() {
-            // A chunk was refused: the rest was not sent.
-            return self.command("RSET", Awaited::Reset);
-        }
-        if self.bdat() {
-            self.out.extend_from_slice(b"BDAT 0 LAST\r\n");
-        } else {
-            let whole = self
-                .transfer
-                .as_ref()
-                .is_none_or(|transfer| transfer.ends_in_crlf);
-            self.out
-                .extend_from_slice(if whole { b".\r\n" } else { b"\r\n.\r\n" });
-        }
-        if !self.config.lmtp {
-            self.awaited.push_back(Awaited::End(None));
-        } else if let Some(transfer) = &self.transfer {
-            let accepted = transfer
-                .accepted
-                .iter()
-                .enumerate()
-                .filter(|(_, accepted)| **accepted);
-            self.awaited
-                .extend(accepted.map(|(i, _)| Awaited::End(Some(i))));
-        }
+    /// MAIL commands so far.
+    #[must_use]
+    pub fn transactions(&self) -> u32 {
+        self.transactions
     }
 
     /// Ends the session. Only after [`ClientOutput::Ready`].
     ///
     /// # Panics
     /// If a message is on its way.
-    pub fn quit(&mut self) {
+    pub fn quit(&mut self, now: Time) {
         if self.state == ClientState::Closed {
             return;
         }
         assert_eq!(self.state, ClientState::Ready, "a message is on its way");
+        self.since = self.since.max(now);
+        self.say_quit();
+    }
+
+    fn say_quit(&mut self) {
         self.state = ClientState::Ending;
         self.command("QUIT", Awaited::Quit);
-    }
-
-    fn pipelining(&self) -> bool {
-        self.config.pipelining && self.offers.pipelining
-    }
-
-    /// Chunks are not waited for one by one, which RFC 3030 2 allows only with PIPELINING.
-    fn bdat(&self) -> bool {
-        self.config.chunking && self.offers.chunking && self.pipelining()
     }
 
     fn command(&mut self, line: &str, awaited: Awaited) {
         self.out.extend_from_slice(line.as_bytes());
         self.out.extend_from_slice(b"\r\n");
+        self.await_reply(awaited);
+    }
+
+    /// A reply to what was just put into `out`.
+    fn await_reply(&mut self, awaited: Awaited) {
         self.awaited.push_back(awaited);
+        self.unsent += 1;
     }
 
-    fn hello(&mut self) {
-        let verb = if self.config.lmtp { "LHLO" } else { "EHLO" };
-        let line = format!("{verb} {}", self.config.name);
-        self.command(&line, Awaited::Hello);
-    }
-
-    fn fail(&mut self, error: ClientError) {
-        if self.state != ClientState::Closed {
-            self.state = ClientState::Closed;
-            self.awaited.clear();
-            self.outputs.push_back(ClientOutput::Close(Err(error)));
-        }
-    }
-
-    fn reply(&mut self, reply: Reply) {
-        let Some(awaited) = self.awaited.pop_front() else {
-            return self.fail(match Refusal::from_reply(reply) {
-                Ok(refusal) if refusal.reply().code() == 421 => ClientError::Refused(refusal),
-                _ => ClientError::InvalidReply("a reply to nothing"),
-            });
-        };
-        // 354 is an acceptance of DATA, and of nothing else.
-        if reply.code() / 100 == 3 && (awaited != Awaited::Data || reply.code() != 354) {
-            return self.fail(ClientError::InvalidReply(
-                "an intermediate reply where none is due",
-            ));
-        }
-        if awaited == Awaited::Data && reply.is_positive() {
-            return self.fail(ClientError::InvalidReply("DATA is answered by 354"));
-        }
-        let result = Refusal::from_reply(reply).map_or_else(Ok, Err);
-        // RFC 5321 3.8: 421 may come in answer to anything, and the connection is closed.
-        if let Err(refusal) = &result
-            && refusal.reply().code() == 421
-        {
-            return self.fail(ClientError::Refused(refusal.clone()));
-        }
-        match (awaited, result) {
-            (Awaited::Greeting, Ok(_)) => self.hello(),
-            (Awaited::Hello, Ok(reply)) => self.hello_reply(&reply),
-            (Awaited::StartTls, Ok(_)) => {
-                self.state = ClientState::Handshake;
-                self.outputs.push_back(ClientOutput::StartTls);
-            }
-            (Awaited::Auth, Ok(_)) => self.ready(),
-            (
-                Awaited::Greeting | Awaited::Hello | Awaited::StartTls | Awaited::Auth,
-                Err(refusal),
-            ) => self.fail(ClientError::Refused(refusal)),
-            (Awaited::Quit, _) => {
-                self.state = ClientState::Closed;
-                self.outputs.push_back(ClientOutput::Close(Ok(())));
-            }
-            (Awaited::Reset, _) => self.done(),
-            (awaited, result) => self.message_reply(awaited, result),
-        }
-    }
-
-    fn hello_reply(&mut self, reply: &Reply) {
-        self.offers = Arc::new(Offers::parse(reply));
-        let wanted = !self.tls && self.config.starttls != StartTls::Never;
-        if wanted && self.offers.starttls {
-            self.command("STARTTLS", Awaited::StartTls);
-        } else if wanted && self.config.starttls == StartTls::Require {
-            self.fail(ClientError::NoStartTls);
-        } else {
-            self.log_in();
-        }
-    }
-
-    fn log_in(&mut self) {
-        let Some(login) = &self.config.login else {
-            return self.ready();
-        };
-        if !self.tls || !self.offers.auth.iter().any(|name| name == "PLAIN") {
-            return self.fail(ClientError::NoAuth);
-        }
-        let line = Zeroizing::new(format!("AUTH PLAIN {}", STANDARD.encode(&*login.0)));
-        self.command(&line, Awaited::Auth);
-    }
-
+    /// A message may be sent, or the server takes no more of them.
     fn ready(&mut self) {
+        let limit = self.offers.limits.mail_max;
+        if limit.is_some_and(|max| self.transactions >= max) {
+            return self.say_quit();
+        }
         self.state = ClientState::Ready;
         self.outputs
             .push_back(ClientOutput::Ready(Arc::clone(&self.offers)));
     }
 
-    /// Sends the next RCPT; false: all are sent.
-    fn next_recipient(&mut self) -> bool {
-        let Some(transfer) = &mut self.transfer else {
-            return false;
-        };
-        let Some(recipient) = transfer.message.recipients.get(transfer.sent) else {
-            return false;
-        };
-        let (line, awaited) = (format!("RCPT TO:{recipient}"), Awaited::Rcpt(transfer.sent));
-        transfer.sent += 1;
-        self.command(&line, awaited);
-        true
+    /// What the session is about now.
+    fn stage(&self) -> Stage {
+        let sent = self.awaited.len() > self.unsent;
+        match self.awaited.front() {
+            Some(Awaited::Greeting) => Stage::Greeting,
+            Some(Awaited::Hello | Awaited::BasicHello) => Stage::Hello,
+            Some(Awaited::StartTls) => Stage::StartTls,
+            Some(Awaited::Auth(_)) => Stage::Auth,
+            Some(Awaited::Mail) if !sent => Stage::Idle,
+            Some(Awaited::Mail) => Stage::Mail,
+            Some(Awaited::Rcpt(_)) => Stage::Rcpt,
+            Some(Awaited::Data) => Stage::Data,
+            Some(Awaited::Chunk | Awaited::End(_)) => match &self.transfer {
+                Some(transfer) if transfer.end_was_sent() => Stage::End,
+                _ => Stage::Body,
+            },
+            Some(Awaited::EmptyEnd | Awaited::Reset) => Stage::Reset,
+            Some(Awaited::Quit) => Stage::Quit,
+            None => match self.state {
+                ClientState::Handshake => Stage::Handshake,
+                ClientState::Body => Stage::Body,
+                _ => Stage::Idle,
+            },
+        }
     }
 
-    /// The same reply for all recipients that have none yet.
-    fn decide_all(&mut self, result: &Result<Reply, Refusal>) {
-        for decided in self
-            .transfer
-            .iter_mut()
-            .flat_map(|transfer| &mut transfer.decided)
+    /// No reply will come.
+    fn end(&mut self, error: ClientError) {
+        if self.awaited.front() == Some(&Awaited::Quit) {
+            self.close(Ok(()));
+        } else {
+            self.fail(self.stage(), error);
+        }
+    }
+
+    fn fail(&mut self, stage: Stage, error: ClientError) {
+        if self.state == ClientState::Closed {
+            return;
+        }
+        let answered = self.transfer.as_ref().is_some_and(Transfer::is_answered);
+        let ended = match &error {
+            ClientError::ConnectionLost | ClientError::Timeout => true,
+            ClientError::Refused(refusal) => refusal.reply().code() == 421,
+            _ => false,
+        };
+        let used = self.transfer.is_some() && self.transactions > 1 && !answered;
+        let unfinished = self.transfer.take().and_then(|transfer| {
+            let fates = transfer.fates();
+            let decided = |fate: &Fate| match fate {
+                Fate::Decided(decision) => Some(decision.clone()),
+                _ => None,
+            };
+            match fates.iter().map(decided).collect::<Option<Vec<_>>>() {
+                Some(recipients) => {
+                    self.outputs
+                        .push_back(ClientOutput::Done(Outcome { recipients }));
+                    None
+                }
+                None => Some(fates),
+            }
+        });
+        // RFC 5321 4.1.1.10: "The sender MUST NOT intentionally close the transmission channel until it sends a QUIT command".
+        let polite = match &error {
+            ClientError::Refused(_) => !ended,
+            ClientError::NoAuth | ClientError::NoStartTls => true,
+            _ => false,
+        };
+        self.close(Err(Box::new(Failure {
+            error,
+            stage,
+            stale: ended && (stage == Stage::Idle || used),
+            unfinished,
+        })));
+        if polite {
+            self.out.extend_from_slice(b"QUIT\r\n");
+        }
+    }
+
+    fn close(&mut self, result: Result<(), Box<Failure>>) {
+        if self.state != ClientState::Closed {
+            self.state = ClientState::Closed;
+            self.awaited.clear();
+            self.unsent = 0;
+            self.out.clear();
+            // What was to be done is not any more.
+            self.outputs.retain(|output| {
+                !matches!(
+                    output,
+                    ClientOutput::Ready(_) | ClientOutput::WantBody | ClientOutput::StartTls
+                )
+            });
+            self.outputs.push_back(ClientOutput::Close(result));
+        }
+    }
+
+    fn reply(&mut self, reply: Reply) {
+        let stage = self.stage();
+        let code = reply.code();
+        // A command that was not given out has no reply yet, either.
+        if self.awaited.len() <= self.unsent {
+            let error = match Refusal::from_reply(reply) {
+                Ok(refusal) if code == 421 => ClientError::Refused(refusal),
+                _ => ClientError::InvalidReply("a reply to nothing"),
+            };
+            return self.fail(stage, error);
+        }
+        let Some(awaited) = self.awaited.pop_front() else {
+            unreachable!("there are more than the unsent ones");
+        };
+        let fitting = match (code / 100, awaited) {
+            // An acceptance of DATA, and of nothing else.
+            (3, Awaited::Data) => code == 354,
+            (3, Awaited::Auth(_)) => code == 334,
+            (3, _) => false,
+            _ => true,
+        };
+        if !fitting {
+            let error = "an intermediate reply where none is due";
+            return self.fail(stage, ClientError::InvalidReply(error));
+        }
+        if awaited == Awaited::Data && reply.is_positive() {
+            return self.fail(stage, ClientError::InvalidReply("DATA is answered by 354"));
+        }
+        let result = Refusal::from_reply(reply).map_or_else(Ok, Err);
+        // RFC 5321 3.8: 421 may come in answer to anything, and the connection is closed.
+        if let Err(refusal) = &result
+            && code == 421
+            && awaited != Awaited::Quit
         {
-            decided.get_or_insert_with(|| result.clone());
-        }
-    }
-
-    fn message_reply(&mut self, awaited: Awaited, result: Result<Reply, Refusal>) {
-        match awaited {
-            Awaited::Mail if result.is_err() => self.decide_all(&result),
-            // An accepted RCPT decides nothing yet.
-            Awaited::Rcpt(i) if result.is_ok() => {
-                if let Some(accepted) = self
-                    .transfer
-                    .as_mut()
-                    .and_then(|transfer| transfer.accepted.get_mut(i))
-                {
-                    *accepted = true;
-                }
+            if let (Awaited::End(recipient), Some(transfer)) = (awaited, &mut self.transfer) {
+                transfer.end_reply(recipient, &result);
             }
-            Awaited::Rcpt(i) | Awaited::End(Some(i)) => {
-                if let Some(decided) = self
-                    .transfer
-                    .as_mut()
-                    .and_then(|transfer| transfer.decided.get_mut(i))
-                {
-                    decided.get_or_insert(result);
-                }
-            }
-            Awaited::Data => {
-                let accepted = result.is_ok();
-                if !accepted {
-                    self.decide_all(&result);
-                }
-                return self.after_data(accepted);
-            }
-            Awaited::Chunk if result.is_err() => self.decide_all(&result),
-            Awaited::End(_) => self.decide_all(&result),
-            _ => {}
+            return self.fail(stage, ClientError::Refused(refusal.clone()));
         }
-        match self.state {
-            ClientState::Envelope if self.awaited.is_empty() => self.envelope_goes_on(),
-            ClientState::Ending if self.awaited.is_empty() => self.done(),
-            _ => {}
+        match (awaited, result) {
+            (Awaited::Quit, _) => self.close(Ok(())),
+            (Awaited::Reset, Err(refusal)) => self.fail(stage, ClientError::Refused(refusal)),
+            (Awaited::Reset | Awaited::EmptyEnd, _) => self.ready(),
+            (
+                Awaited::Greeting
+                | Awaited::Hello
+                | Awaited::BasicHello
+                | Awaited::StartTls
+                | Awaited::Auth(_),
+                result,
+            ) => self.opening_reply(stage, awaited, result),
+            (awaited, result) => self.message_reply(awaited, result),
         }
-    }
-
-    fn any_accepted(&self) -> bool {
-        self.transfer
-            .as_ref()
-            .is_some_and(|transfer| transfer.decided.iter().any(Option::is_none))
-    }
-
-    /// All that was sent of the envelope has been answered.
-    fn envelope_goes_on(&mut self) {
-        if !self.any_accepted() {
-            self.state = ClientState::Ending;
-            self.command("RSET", Awaited::Reset);
-        } else if self.next_recipient() {
-        } else if self.bdat() {
-            self.want_body();
-        } else {
-            self.command("DATA", Awaited::Data);
-        }
-    }
-
-    fn want_body(&mut self) {
-        self.state = ClientState::Body;
-        self.outputs.push_back(ClientOutput::WantBody);
-    }
-
-    /// The reply to DATA, the last of the envelope. RFC 2920 3.1: a client that gets 354 though all recipients were refused
-    /// "should send a single dot".
-    fn after_data(&mut self, accepted: bool) {
-        if accepted && self.any_accepted() {
-            self.want_body();
-        } else if accepted {
-            self.state = ClientState::Ending;
-            self.out.extend_from_slice(b".\r\n");
-            self.awaited.push_back(Awaited::Reset);
-        } else {
-            self.state = ClientState::Ending;
-            self.command("RSET", Awaited::Reset);
-        }
-    }
-
-    fn done(&mut self) {
-        if let Some(transfer) = self.transfer.take() {
-            let recipients = transfer
-                .decided
-                .into_iter()
-                .map(|decided| decided.unwrap_or_else(|| Err(Refusal::try_later())));
-            self.outputs.push_back(ClientOutput::Done(Outcome {
-                recipients: recipients.collect(),
-            }));
-        }
-        self.ready();
-    }
-}
-
-impl Offers {
-    /// From the reply to EHLO or LHLO: an extension a line, after the first.
-    fn parse(reply: &Reply) -> Offers {
-        let mut offers = Offers::default();
-        for line in reply.lines().iter().skip(1) {
-            let mut words = line.split(' ');
-            match words
-                .next()
-                .unwrap_or_default()
-                .to_ascii_uppercase()
-                .as_str()
-            {
-                "PIPELINING" => offers.pipelining = true,
-                "8BITMIME" => offers.eight_bit_mime = true,
-                "SMTPUTF8" => offers.utf8 = true,
-                "CHUNKING" => offers.chunking = true,
-                "STARTTLS" => offers.starttls = true,
-                "ENHANCEDSTATUSCODES" => offers.enhanced_status_codes = true,
-                "SIZE" => {
-                    offers.size = Some(words.next().and_then(|size| size.parse().ok()).unwrap_or(0))
-                }
-                "AUTH" => offers.auth = words.map(str::to_ascii_uppercase).collect(),
-                _ => {}
-            }
-        }
-        offers
     }
 }
 

@@ -1,6 +1,6 @@
 //! The reply parser of the client: strict, in any split (RFC 5321 4.2.1).
 //!
-//! A server is not trusted either: lines and the number of lines of a reply are bounded.
+//! A server is not trusted either: lines, the number of lines of a reply, and its octets are bounded.
 
 use memchr::memchr;
 
@@ -10,6 +10,8 @@ use crate::reply::{Enhanced, Reply};
 const LINE_BYTES_MAX: usize = 2_048;
 /// No server has so many extensions.
 const LINES_MAX: usize = 128;
+/// Octets of a reply: far more than any has, and what one connection can make the client hold.
+const REPLY_BYTES_MAX: usize = 64 * 1024;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -18,6 +20,8 @@ pub(super) struct ReplyParser {
     /// Of the reply being read.
     code: u16,
     lines: Vec<String>,
+    /// Its octets so far.
+    bytes: usize,
 }
 
 impl ReplyParser {
@@ -28,6 +32,10 @@ impl ReplyParser {
             let (piece, rest) = input.split_at(end);
             if self.line.len() + piece.len() > LINE_BYTES_MAX {
                 return Err("line too long");
+            }
+            self.bytes += piece.len();
+            if self.bytes > REPLY_BYTES_MAX {
+                return Err("reply too long");
             }
             self.line.extend_from_slice(piece);
             *input = rest;
@@ -72,6 +80,7 @@ impl ReplyParser {
 
     fn reply(&mut self) -> Reply {
         let lines = core::mem::take(&mut self.lines);
+        self.bytes = 0;
         let enhanced = lines
             .first()
             .and_then(|line| enhanced(self.code, line))
@@ -171,6 +180,16 @@ mod tests {
             parse(&[b'2'; LINE_BYTES_MAX + 1], 100),
             ["error: line too long"]
         );
+        let line = format!("250-{}\r\n", "x".repeat(1_018));
+        let many = line.repeat(REPLY_BYTES_MAX / line.len());
+        assert_eq!(parse(many.as_bytes(), 1_000), [""; 0]);
+        assert_eq!(
+            parse(format!("{many}250 \r\n").as_bytes(), 1_000),
+            ["error: reply too long"]
+        );
+        // Each reply has its own.
+        let one = format!("{line}250 \r\n");
+        assert_eq!(parse(one.repeat(100).as_bytes(), 1_000).len(), 100);
     }
 
     proptest! {

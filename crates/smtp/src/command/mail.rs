@@ -1,21 +1,22 @@
-//! MAIL and RCPT with their parameters: SIZE (RFC 1870), BODY (RFC 6152), SMTPUTF8 (RFC 6531), AUTH (RFC 4954 5).
+//! MAIL and RCPT with their parameters: SIZE (RFC 1870), BODY (RFC 6152), SMTPUTF8 (RFC 6531), AUTH (RFC 4954 5). Where offered: RET, ENVID,
+//! NOTIFY and ORCPT (RFC 3461), REQUIRETLS (RFC 8689), HOLDFOR and HOLDUNTIL (RFC 4865).
 
 use core::fmt;
 
-use super::{CommandError, number};
+use super::{CommandError, Extensions, number};
 use crate::address::{ForwardPath, Mailbox, ReversePath};
-use crate::session::{Body, MailFrom};
+use crate::dsn::{EnvelopeId, Notify, OriginalRecipient, Ret};
+use crate::session::{Body, Hold, MailFrom, RcptTo};
+use crate::trace::WallTime;
 
 /// What follows `MAIL `.
-pub(super) fn parse_mail(arguments: &str) -> Result<MailFrom, CommandError> {
+pub(super) fn parse_mail(
+    arguments: &str,
+    extensions: Extensions,
+) -> Result<MailFrom, CommandError> {
     let path = after_keyword(arguments, "FROM:")?;
     let (from, rest) = ReversePath::parse_prefix(path).map_err(CommandError::Sender)?;
-    let mut mail = MailFrom {
-        from,
-        size: None,
-        utf8: false,
-        body: Body::SevenBit,
-    };
+    let mut mail = MailFrom::new(from);
     let (mut body_given, mut auth_given) = (false, false);
     for (keyword, value) in parameters(rest) {
         let keyword = keyword.to_ascii_uppercase();
@@ -40,7 +41,30 @@ pub(super) fn parse_mail(arguments: &str) -> Result<MailFrom, CommandError> {
             ("AUTH", Some(value)) if is_auth_value(value) => {
                 core::mem::replace(&mut auth_given, true)
             }
+            ("RET", Some(value)) if extensions.dsn => {
+                let ret = Ret::parse(value).ok_or(CommandError::Arguments)?;
+                mail.ret.replace(ret).is_some()
+            }
+            ("ENVID", Some(value)) if extensions.dsn => {
+                let envid = EnvelopeId::parse(value).ok_or(CommandError::Arguments)?;
+                mail.envid.replace(envid).is_some()
+            }
+            ("REQUIRETLS", None) if extensions.require_tls => {
+                core::mem::replace(&mut mail.require_tls, true)
+            }
+            // Both at once are one too many, too.
+            ("HOLDFOR" | "HOLDUNTIL", Some(value)) if extensions.future_release => {
+                let hold = match keyword.as_str() {
+                    "HOLDFOR" => hold_for(value),
+                    _ => WallTime::parse_rfc3339(value).map(Hold::Until),
+                };
+                let hold = hold.ok_or(CommandError::Arguments)?;
+                mail.hold.replace(hold).is_some()
+            }
             ("SIZE" | "BODY" | "SMTPUTF8" | "AUTH" | "", _) => return Err(CommandError::Arguments),
+            (word, _) if extensions.has_mail_parameter(word) => {
+                return Err(CommandError::Arguments);
+            }
             _ => return Err(CommandError::Parameter),
         };
         if again {
@@ -71,18 +95,69 @@ impl fmt::Display for MailFrom {
         if self.utf8 {
             f.write_str(" SMTPUTF8")?;
         }
-        Ok(())
+        if let Some(ret) = self.ret {
+            write!(f, " RET={ret}")?;
+        }
+        if let Some(envid) = &self.envid {
+            write!(f, " ENVID={envid}")?;
+        }
+        if self.require_tls {
+            f.write_str(" REQUIRETLS")?;
+        }
+        match self.hold {
+            Some(Hold::For(seconds)) => write!(f, " HOLDFOR={seconds}"),
+            Some(Hold::Until(time)) => write!(f, " HOLDUNTIL={}", time.rfc3339()),
+            None => Ok(()),
+        }
     }
 }
 
-/// What follows `RCPT `. No extension offered here has a parameter for it.
-pub(super) fn parse_rcpt(arguments: &str) -> Result<ForwardPath, CommandError> {
+/// RFC 4865: nine digits at most, and no zero in front.
+fn hold_for(value: &str) -> Option<Hold> {
+    let digits = matches!(value.len(), 1..=9) && value.bytes().all(|b| b.is_ascii_digit());
+    (digits && !value.starts_with('0'))
+        .then(|| value.parse().ok().map(Hold::For))
+        .flatten()
+}
+
+/// What follows `RCPT `.
+pub(super) fn parse_rcpt(arguments: &str, extensions: Extensions) -> Result<RcptTo, CommandError> {
     let path = after_keyword(arguments, "TO:")?;
-    let (to, rest) = ForwardPath::parse_prefix(path).map_err(CommandError::Recipient)?;
-    match parameters(rest).next() {
-        None => Ok(to),
-        Some(("", _)) => Err(CommandError::Arguments),
-        Some(_) => Err(CommandError::Parameter),
+    let (path, rest) = ForwardPath::parse_prefix(path).map_err(CommandError::Recipient)?;
+    let mut rcpt = RcptTo::from(path);
+    for (keyword, value) in parameters(rest) {
+        let again = match (keyword.to_ascii_uppercase().as_str(), value) {
+            ("NOTIFY", Some(value)) if extensions.dsn => {
+                let notify = Notify::parse(value).ok_or(CommandError::Arguments)?;
+                rcpt.notify.replace(notify).is_some()
+            }
+            ("ORCPT", Some(value)) if extensions.dsn => {
+                let orcpt = OriginalRecipient::parse(value).ok_or(CommandError::Arguments)?;
+                rcpt.orcpt.replace(orcpt).is_some()
+            }
+            ("NOTIFY" | "ORCPT", _) if extensions.dsn => return Err(CommandError::Arguments),
+            ("", _) => return Err(CommandError::Arguments),
+            _ => return Err(CommandError::Parameter),
+        };
+        // RFC 3461 4.5: more than one of a parameter is "501 syntax error in parameters or arguments".
+        if again {
+            return Err(CommandError::Arguments);
+        }
+    }
+    Ok(rcpt)
+}
+
+/// What follows `RCPT `, for a server that offers SMTPUTF8.
+impl fmt::Display for RcptTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TO:{}", self.path)?;
+        if let Some(notify) = self.notify {
+            write!(f, " NOTIFY={notify}")?;
+        }
+        if let Some(orcpt) = &self.orcpt {
+            write!(f, " ORCPT={}", orcpt.encode(true))?;
+        }
+        Ok(())
     }
 }
 
@@ -143,11 +218,22 @@ mod tests {
     use crate::address::AddressError;
     use crate::command::Command;
 
+    const NONE: Extensions = Extensions {
+        dsn: false,
+        require_tls: false,
+        future_release: false,
+    };
+    const ALL: Extensions = Extensions {
+        dsn: true,
+        require_tls: true,
+        future_release: true,
+    };
+
     /// `expected`: path, size, utf8, 8bitmime.
     fn check(line: &str, expected: Result<(&str, Option<u64>, bool, bool), CommandError>) {
-        let got = Command::parse(line.as_bytes()).map(|command| match command {
+        let got = Command::parse(line.as_bytes(), NONE).map(|command| match command {
             Command::Mail(mail) => {
-                assert_eq!(parse_mail(&mail.to_string()), Ok(mail.clone()));
+                assert_eq!(parse_mail(&mail.to_string(), NONE), Ok(mail.clone()));
                 (
                     mail.from.to_string(),
                     mail.size,
@@ -210,8 +296,8 @@ mod tests {
     #[test]
     fn rcpt() {
         let check = |line: &str, expected: Result<&str, CommandError>| {
-            let got = Command::parse(line.as_bytes()).map(|command| match command {
-                Command::Rcpt(path) => path.to_string(),
+            let got = Command::parse(line.as_bytes(), NONE).map(|command| match command {
+                Command::Rcpt(rcpt) => rcpt.path.to_string(),
                 other => panic!("{other:?}"),
             });
             assert_eq!(got, expected.map(str::to_owned), "{line:?}");
@@ -226,5 +312,78 @@ mod tests {
         );
         check("RCPT TO:<a@b> NOTIFY=NEVER", Err(CommandError::Parameter));
         check("RCPT TO:<a@b>x", Err(CommandError::Arguments));
+    }
+
+    /// `expected`: the command as it is written again. Without the extensions each of these parameters is unknown.
+    #[test]
+    fn parameters_of_extensions() {
+        use CommandError::{Arguments, Parameter};
+        let check = |line: &str, expected: Result<&str, CommandError>| {
+            let got = Command::parse(line.as_bytes(), ALL).map(|command| match command {
+                Command::Mail(mail) => format!("MAIL {mail}"),
+                Command::Rcpt(rcpt) => format!("RCPT {rcpt}"),
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(got, expected.map(str::to_owned), "{line:?}");
+            if let Ok(written) = &got {
+                let again = Command::parse(written.as_bytes(), ALL);
+                assert_eq!(again, Command::parse(line.as_bytes(), ALL));
+            }
+            let off = Command::parse(line.as_bytes(), NONE);
+            assert_eq!(off, Err(Parameter), "{line:?}");
+        };
+        check(
+            "MAIL FROM:<a@b> ret=hdrs EnvID=QQ+3D1",
+            Ok("MAIL FROM:<a@b> RET=HDRS ENVID=QQ+3D1"),
+        );
+        check("MAIL FROM:<> RET=FULL", Ok("MAIL FROM:<> RET=FULL"));
+        check("MAIL FROM:<> REQUIRETLS", Ok("MAIL FROM:<> REQUIRETLS"));
+        check("MAIL FROM:<> HOLDFOR=60", Ok("MAIL FROM:<> HOLDFOR=60"));
+        check(
+            "MAIL FROM:<> HOLDUNTIL=2026-11-20T17:00:00+01:00",
+            Ok("MAIL FROM:<> HOLDUNTIL=2026-11-20T16:00:00Z"),
+        );
+        check(
+            "RCPT TO:<a@b> notify=success,delay ORCPT=rfc822;a+2Bc@b",
+            Ok("RCPT TO:<a@b> NOTIFY=SUCCESS,DELAY ORCPT=rfc822;a+2Bc@b"),
+        );
+        check(
+            "RCPT TO:<Postmaster> NOTIFY=NEVER",
+            Ok("RCPT TO:<Postmaster> NOTIFY=NEVER"),
+        );
+        check(
+            "RCPT TO:<a@b> ORCPT=utf-8;é@b",
+            Ok("RCPT TO:<a@b> ORCPT=utf-8;é@b"),
+        );
+        for bad in [
+            "MAIL FROM:<a@b> RET=SOME",
+            "MAIL FROM:<a@b> RET",
+            "MAIL FROM:<a@b> RET=FULL RET=FULL",
+            "MAIL FROM:<a@b> ENVID=+0A",
+            "MAIL FROM:<a@b> ENVID",
+            "MAIL FROM:<a@b> ENVID=a ENVID=b",
+            "MAIL FROM:<a@b> REQUIRETLS=1",
+            "MAIL FROM:<a@b> REQUIRETLS REQUIRETLS",
+            "MAIL FROM:<a@b> HOLDFOR=0",
+            "MAIL FROM:<a@b> HOLDFOR=01",
+            "MAIL FROM:<a@b> HOLDFOR=1234567890",
+            "MAIL FROM:<a@b> HOLDFOR=-1",
+            "MAIL FROM:<a@b> HOLDFOR",
+            "MAIL FROM:<a@b> HOLDUNTIL=tomorrow",
+            "MAIL FROM:<a@b> HOLDFOR=1 HOLDUNTIL=2026-11-20T17:00:00Z",
+            "RCPT TO:<a@b> NOTIFY=NEVER,DELAY",
+            "RCPT TO:<a@b> NOTIFY",
+            "RCPT TO:<a@b> NOTIFY=DELAY NOTIFY=DELAY",
+            "RCPT TO:<a@b> ORCPT=a@b",
+            "RCPT TO:<a@b> ORCPT",
+            "RCPT TO:<a@b> ORCPT=rfc822;a@b ORCPT=rfc822;a@b",
+        ] {
+            check(bad, Err(Arguments));
+        }
+        // Each belongs to one command.
+        check("MAIL FROM:<a@b> NOTIFY=NEVER", Err(Parameter));
+        check("RCPT TO:<a@b> RET=FULL", Err(Parameter));
+        check("RCPT TO:<a@b> REQUIRETLS", Err(Parameter));
+        check("RCPT TO:<a@b> HOLDFOR=1", Err(Parameter));
     }
 }

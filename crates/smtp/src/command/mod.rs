@@ -7,9 +7,9 @@ mod mail;
 
 use core::str::FromStr;
 
-use crate::address::{AddressError, ForwardPath, HostName};
+use crate::address::{AddressError, HostName};
 use crate::reply::{Enhanced, Refusal};
-use crate::session::MailFrom;
+use crate::session::{MailFrom, RcptTo};
 
 /// A command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub enum Command {
     Lhlo(HostName),
     /// `MAIL FROM:<path> parameters`
     Mail(MailFrom),
-    /// `RCPT TO:<path>`
-    Rcpt(ForwardPath),
+    /// `RCPT TO:<path> parameters`
+    Rcpt(RcptTo),
     /// `DATA`
     Data,
     /// `BDAT size [LAST]` (RFC 3030)
@@ -104,15 +104,37 @@ impl CommandError {
     }
 }
 
+/// Extensions that a server need not offer, as far as they add parameters: without the offer a parameter is unknown (555).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Extensions {
+    /// DSN (RFC 3461).
+    pub dsn: bool,
+    /// REQUIRETLS (RFC 8689).
+    pub require_tls: bool,
+    /// FUTURERELEASE (RFC 4865).
+    pub future_release: bool,
+}
+
+impl Extensions {
+    fn has_mail_parameter(self, keyword: &str) -> bool {
+        match keyword {
+            "RET" | "ENVID" => self.dsn,
+            "REQUIRETLS" => self.require_tls,
+            "HOLDFOR" | "HOLDUNTIL" => self.future_release,
+            _ => false,
+        }
+    }
+}
+
 /// Octets of a BDAT size or a SIZE that are looked at: RFC 1870 3 has at most 20 digits.
 const DIGITS_MAX: usize = 20;
 
 impl Command {
-    /// Parses a line without its CRLF.
+    /// Parses a line without its CRLF, for a server that offers `extensions`.
     ///
     /// # Errors
     /// When it is no command.
-    pub fn parse(line: &[u8]) -> Result<Command, CommandError> {
+    pub fn parse(line: &[u8], extensions: Extensions) -> Result<Command, CommandError> {
         let text = core::str::from_utf8(line).map_err(|_| CommandError::Characters)?;
         let text = text.trim_end_matches([' ', '\t']);
         if text.contains(char::is_control) {
@@ -138,8 +160,8 @@ impl Command {
         };
         let given = arguments.ok_or(CommandError::Arguments);
         match &*upper {
-            b"MAIL" => mail::parse_mail(given?).map(Command::Mail),
-            b"RCPT" => mail::parse_rcpt(given?).map(Command::Rcpt),
+            b"MAIL" => mail::parse_mail(given?, extensions).map(Command::Mail),
+            b"RCPT" => mail::parse_rcpt(given?, extensions).map(Command::Rcpt),
             b"DATA" => none(Command::Data),
             b"BDAT" => parse_bdat(arguments),
             b"HELO" => host_name(given?).map(Command::Helo),
@@ -206,7 +228,11 @@ mod tests {
     use super::*;
 
     fn check(line: &str, expected: Result<Command, CommandError>) {
-        assert_eq!(Command::parse(line.as_bytes()), expected, "{line:?}");
+        assert_eq!(
+            Command::parse(line.as_bytes(), Extensions::default()),
+            expected,
+            "{line:?}"
+        );
     }
 
     #[test]
@@ -272,7 +298,10 @@ mod tests {
         check("NOOP \u{1}", Err(Characters));
         check("NOOP \u{85}", Err(Characters));
         check("NO\tOP", Err(Characters));
-        assert_eq!(Command::parse(b"NOOP \xff"), Err(Characters));
+        assert_eq!(
+            Command::parse(b"NOOP \xff", Extensions::default()),
+            Err(Characters)
+        );
         check(
             "AUTH plain AGEAYg==",
             Ok(Command::Auth {

@@ -1,11 +1,13 @@
 //! Commands outside of a message: greeting, MAIL, RCPT, STARTTLS and the small ones.
 
 use super::{
-    AbortReason, Body, CloseReason, MailFrom, Output, Question, Refusal, Role, Session, Transaction,
+    AbortReason, Body, CloseReason, Hold, MailFrom, Output, Question, RcptTo, Refusal, Role,
+    Session, Transaction,
 };
 use crate::address::{ForwardPath, HostName};
-use crate::command::{Command, CommandError};
+use crate::command::{Command, CommandError, Extensions};
 use crate::reply::{Enhanced, Reply};
+use crate::trace::WallTime;
 
 /// `X.5.1`: a command that is unknown, not supported or out of sequence (RFC 3463 3.6).
 const SEQUENCE: Enhanced = Enhanced(5, 1);
@@ -49,7 +51,7 @@ impl Session {
         let parsed = if length + 2 > self.config.limits.command_line_bytes_max && !auth {
             Err(Refusal::new(500, Enhanced(5, 2), "Line too long"))
         } else {
-            Command::parse(line).map_err(CommandError::refusal)
+            Command::parse(line, self.extensions()).map_err(CommandError::refusal)
         };
         let bdat = super::is_bdat(line);
         // Until the answer says otherwise.
@@ -136,6 +138,19 @@ impl Session {
             "CHUNKING",
             "ENHANCEDSTATUSCODES",
         ];
+        let extensions = self.extensions();
+        if extensions.dsn {
+            lines.push("DSN");
+        }
+        if extensions.require_tls {
+            lines.push("REQUIRETLS");
+        }
+        // RFC 4865: the longest hold, and the latest time up to which it reaches.
+        let future_release = self.future_release().map(|(seconds, now)| {
+            let latest = WallTime::new(now.saturating_add(seconds.into()), 0);
+            format!("FUTURERELEASE {seconds} {}", latest.rfc3339())
+        });
+        lines.extend(future_release.as_deref());
         if self.config.starttls && self.peer.tls.is_none() {
             lines.push("STARTTLS");
         }
@@ -145,6 +160,51 @@ impl Session {
         }
         let reply = Reply::multi(250, None, lines);
         self.reply(&reply);
+    }
+
+    /// What the wall clock says, which FUTURERELEASE goes by (RFC 4865). Without it that extension is not offered.
+    pub fn set_wall_time(&mut self, now: crate::Time, wall: WallTime) {
+        let passed = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        self.wall = Some(wall.unix_seconds().saturating_sub(passed));
+    }
+
+    /// The longest hold and the wall clock, both in seconds, where FUTURERELEASE is offered.
+    fn future_release(&self) -> Option<(u32, i64)> {
+        let seconds = self.config.offer_future_release?;
+        let passed = i64::try_from(self.clock.now.as_secs()).unwrap_or(i64::MAX);
+        (self.role == Role::Submission)
+            .then_some((seconds.min(999_999_999), self.wall?.saturating_add(passed)))
+    }
+
+    /// What was offered: nothing after HELO (RFC 5321 4.1.1.11: parameters belong to EHLO).
+    fn extensions(&self) -> Extensions {
+        match self.hello {
+            Some((_, false)) => Extensions {
+                dsn: self.config.offer_dsn,
+                require_tls: self.config.offer_requiretls && self.peer.tls.is_some(),
+                future_release: self.future_release().is_some(),
+            },
+            _ => Extensions::default(),
+        }
+    }
+
+    /// Whether a message may be held so long. `Err`: 501, which RFC 4865 has for a hold beyond what was offered.
+    fn may_hold(&self, hold: Hold) -> Result<(), Refusal> {
+        let Some((longest, now)) = self.future_release() else {
+            return Ok(());
+        };
+        let seconds = match hold {
+            Hold::For(seconds) => i64::from(seconds),
+            Hold::Until(time) => time.unix_seconds() - now,
+        };
+        let text = match seconds {
+            ..=0 => "HOLDUNTIL is in the past".to_owned(),
+            _ if seconds > i64::from(longest) => {
+                format!("Messages are held for {longest} seconds at most")
+            }
+            _ => return Ok(()),
+        };
+        Err(Refusal::new(501, Enhanced(5, 4), &text))
     }
 
     /// Ends a transaction without a reply.
@@ -208,10 +268,13 @@ impl Session {
                 );
                 return;
             }
-            Some(_) => {
-                self.ask(Question::Mail(mail.clone()), Output::Mail(mail));
-                return;
-            }
+            Some(_) => match mail.hold.map_or(Ok(()), |hold| self.may_hold(hold)) {
+                Err(refusal) => refusal,
+                Ok(()) => {
+                    self.ask(Question::Mail(mail.clone()), Output::Mail(mail));
+                    return;
+                }
+            },
         };
         if self.transaction.is_none() && self.hello.is_some() {
             self.note_refused_sender(from, &refusal);
@@ -246,7 +309,7 @@ impl Session {
         self.go_on();
     }
 
-    fn rcpt(&mut self, to: ForwardPath) {
+    fn rcpt(&mut self, to: RcptTo) {
         let Some(transaction) = &self.transaction else {
             self.fail_in_sequence(&out_of_sequence("MAIL first"));
             return;
@@ -255,10 +318,11 @@ impl Session {
             self.fail(&out_of_sequence("RCPT after BDAT"));
         } else if transaction.recipients.len() >= self.config.limits.recipients_max {
             let refusal = Refusal::new(452, Enhanced(5, 3), "Too many recipients");
-            self.refuse_recipient(&to, &refusal);
-        } else if !transaction.mail.utf8 && to.mailbox().is_some_and(|mailbox| !mailbox.is_ascii())
+            self.refuse_recipient(&to.path, &refusal);
+        } else if !transaction.mail.utf8
+            && to.path.mailbox().is_some_and(|mailbox| !mailbox.is_ascii())
         {
-            self.refuse_recipient(&to, &CommandError::NeedsUtf8.refusal());
+            self.refuse_recipient(&to.path, &CommandError::NeedsUtf8.refusal());
         } else {
             self.ask(Question::Rcpt(to.clone()), Output::Rcpt(to));
         }
@@ -277,7 +341,7 @@ impl Session {
                 self.say(250, Enhanced(1, 5), "Recipient OK");
             }
             (Ok(()), None) => unreachable!("a recipient is asked about only within a transaction"),
-            (Err(refusal), _) => self.refuse_recipient(&to, &refusal),
+            (Err(refusal), _) => self.refuse_recipient(&to.path, &refusal),
         }
         self.go_on();
     }

@@ -60,9 +60,9 @@ pub use types::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::Time;
 use crate::address::HostName;
 use crate::reply::{Enhanced, Refusal, Reply};
-use crate::{ForwardPath, Time};
 
 use buffer::{InputBuffer, LineStep};
 use clock::{Clock, Waiting};
@@ -90,7 +90,7 @@ enum Question {
     StartTls,
     Auth,
     Mail(MailFrom),
-    Rcpt(ForwardPath),
+    Rcpt(RcptTo),
     DataBegin,
     DataEnd,
 }
@@ -98,7 +98,7 @@ enum Question {
 #[derive(Debug)]
 struct Transaction {
     mail: MailFrom,
-    recipients: Vec<ForwardPath>,
+    recipients: Vec<RcptTo>,
     refused: usize,
     /// A BDAT was refused: the rest of the message is, too (RFC 3030 2).
     failed: bool,
@@ -127,6 +127,8 @@ pub struct Session {
     opened: Time,
     /// Offered for AUTH.
     mechanisms: String,
+    /// The wall clock in seconds since 1970, at the monotonic time's origin.
+    wall: Option<i64>,
     transaction: Option<Transaction>,
     message: Option<Message>,
     /// The last MAIL was refused: what a client had pipelined behind it is out of sequence through no fault of its own.
@@ -161,6 +163,7 @@ impl Session {
             authenticated: false,
             opened: now,
             mechanisms: String::new(),
+            wall: None,
             transaction: None,
             message: None,
             excused: false,
@@ -531,7 +534,7 @@ impl Session {
     fn note_refused_message(&mut self, refusal: &Refusal) {
         let to = match &self.transaction {
             Some(transaction) => match transaction.recipients.as_slice() {
-                [one] => one.to_string(),
+                [one] => one.path.to_string(),
                 many => format!("{} recipients", many.len()),
             },
             None => String::new(),

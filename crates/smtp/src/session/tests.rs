@@ -4,6 +4,7 @@ mod auth;
 mod bad_inputs;
 mod commands;
 mod data;
+mod extensions;
 mod lmtp;
 pub(crate) mod script;
 mod splits;

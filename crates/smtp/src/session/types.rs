@@ -7,6 +7,8 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use crate::address::{Domain, ForwardPath, HostName, ReversePath};
+use crate::dsn::{EnvelopeId, Notify, OriginalRecipient, Ret};
+use crate::trace::WallTime;
 use crate::{Limits, Refusal};
 
 /// Which protocol a listener speaks.
@@ -37,6 +39,13 @@ pub struct Config {
     pub greeting_delay: Duration,
     /// Whether a client that talks before the greeting is refused (554 and close).
     pub refuse_early_talkers: bool,
+    /// Whether DSN is offered (RFC 3461). Whoever offers it sends the notifications, and passes the parameters on.
+    pub offer_dsn: bool,
+    /// Whether REQUIRETLS is offered, inside TLS alone (RFC 8689 2: "The session itself MUST employ TLS transmission").
+    pub offer_requiretls: bool,
+    /// The longest hold in seconds, at most 999,999,999, that FUTURERELEASE offers in submission (RFC 4865). It is offered once
+    /// [`Session::set_wall_time`](super::Session::set_wall_time) was called. `None`: not offered.
+    pub offer_future_release: Option<u32>,
 }
 
 impl Config {
@@ -51,6 +60,9 @@ impl Config {
             auth_without_tls: false,
             greeting_delay: Duration::ZERO,
             refuse_early_talkers: true,
+            offer_dsn: false,
+            offer_requiretls: false,
+            offer_future_release: None,
         }
     }
 }
@@ -94,6 +106,62 @@ pub struct MailFrom {
     pub utf8: bool,
     /// BODY.
     pub body: Body,
+    /// RET (RFC 3461 4.3).
+    pub ret: Option<Ret>,
+    /// ENVID (RFC 3461 4.4).
+    pub envid: Option<EnvelopeId>,
+    /// REQUIRETLS (RFC 8689): the message goes on over authenticated TLS, or not at all.
+    pub require_tls: bool,
+    /// HOLDFOR or HOLDUNTIL (RFC 4865).
+    pub hold: Option<Hold>,
+}
+
+impl MailFrom {
+    /// MAIL without parameters.
+    #[must_use]
+    pub fn new(from: ReversePath) -> Self {
+        MailFrom {
+            from,
+            size: None,
+            utf8: false,
+            body: Body::SevenBit,
+            ret: None,
+            envid: None,
+            require_tls: false,
+            hold: None,
+        }
+    }
+}
+
+/// Until when a message is held before it is sent (RFC 4865).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// HOLDFOR: so many seconds from its acceptance, 1 to 999,999,999.
+    For(u32),
+    /// HOLDUNTIL.
+    Until(WallTime),
+}
+
+/// An accepted or proposed RCPT command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RcptTo {
+    /// The forward-path.
+    pub path: ForwardPath,
+    /// NOTIFY (RFC 3461 4.1).
+    pub notify: Option<Notify>,
+    /// ORCPT (RFC 3461 4.2).
+    pub orcpt: Option<OriginalRecipient>,
+}
+
+/// RCPT without parameters.
+impl From<ForwardPath> for RcptTo {
+    fn from(path: ForwardPath) -> Self {
+        RcptTo {
+            path,
+            notify: None,
+            orcpt: None,
+        }
+    }
 }
 
 /// What the client said and what holds of the connection, as the Received field wants it.
@@ -121,7 +189,7 @@ pub struct Envelope {
     /// MAIL.
     pub mail: MailFrom,
     /// The accepted recipients in the order they were named. Never empty.
-    pub recipients: Vec<ForwardPath>,
+    pub recipients: Vec<RcptTo>,
 }
 
 /// Why a message that had begun will not be completed. The client's reply, if it still gets one, is the machine's affair.
@@ -219,7 +287,7 @@ pub enum Output {
     /// Question: [`answer_mail`](crate::Session::answer_mail).
     Mail(MailFrom),
     /// Question: [`answer_rcpt`](crate::Session::answer_rcpt).
-    Rcpt(ForwardPath),
+    Rcpt(RcptTo),
     /// Question: [`answer_data_begin`](crate::Session::answer_data_begin).
     DataBegin(Arc<Envelope>),
     /// Next bytes of the message, as they are to be stored. Never empty. [`acknowledge`](crate::Session::acknowledge) them.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::session::{Body, MailFrom, Origin, TlsInfo};
+use crate::session::{MailFrom, Origin, TlsInfo};
 use crate::{ForwardPath, HostName};
 
 fn envelope(role: Role) -> Envelope {
@@ -16,13 +16,8 @@ fn envelope(role: Role) -> Envelope {
             tls: None,
             authenticated: false,
         },
-        mail: MailFrom {
-            from: ReversePath::Null,
-            size: None,
-            utf8: false,
-            body: Body::SevenBit,
-        },
-        recipients: vec![ForwardPath::Postmaster],
+        mail: MailFrom::new(ReversePath::Null),
+        recipients: vec![ForwardPath::Postmaster.into()],
     }
 }
 

@@ -13,10 +13,11 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::Domain;
 use crate::Time;
 use crate::reply::{Enhanced, Refusal};
 use crate::session::*;
-use crate::{Domain, ForwardPath};
+use crate::trace::WallTime;
 
 /// A session with a simple owner, who decides by names: see [`Owner::decide`].
 pub(crate) struct Owner {
@@ -31,7 +32,7 @@ pub(crate) struct Owner {
     body: Vec<u8>,
     pub(crate) messages: Vec<Vec<u8>>,
     pub(crate) summary: DataSummary,
-    recipients: Vec<ForwardPath>,
+    recipients: Vec<RcptTo>,
     /// The handshake waits for `* tls`.
     pub(crate) manual_tls: bool,
 }
@@ -44,6 +45,7 @@ impl Owner {
         };
         let mut session = Session::new(role, Arc::new(config), peer, Time::ZERO);
         session.offer_auth("PLAIN LOGIN".into());
+        session.set_wall_time(Time::ZERO, WallTime::new(1_795_190_400, 0));
         Owner {
             session,
             now: Time::ZERO,
@@ -102,7 +104,19 @@ impl Owner {
                     size,
                     utf8,
                     body,
+                    ret,
+                    envid,
+                    require_tls,
+                    hold,
                 } = mail;
+                let mut more = String::new();
+                more.extend(ret.map(|ret| format!(" ret={ret}")));
+                more.extend(envid.map(|id| format!(" envid={:?}", id.as_str())));
+                more.extend(require_tls.then_some(" requiretls"));
+                more.extend(hold.map(|hold| match hold {
+                    Hold::For(seconds) => format!(" for={seconds}"),
+                    Hold::Until(time) => format!(" until={}", time.unix_seconds()),
+                }));
                 let size = size.map(|size| format!(" {size}")).unwrap_or_default();
                 let utf8 = if utf8 { " utf8" } else { "" };
                 let body = if body == Body::EightBitMime {
@@ -110,18 +124,19 @@ impl Owner {
                 } else {
                     ""
                 };
-                self.event(format!("mail {from}{size}{utf8}{body}"));
+                self.event(format!("mail {from}{size}{utf8}{body}{more}"));
                 self.session.answer_mail(now, decide(&from.to_string()));
             }
             Output::Rcpt(to) => {
-                self.event(format!("rcpt {to}"));
-                self.session.answer_rcpt(now, decide(&to.to_string()));
+                let written = to.to_string();
+                self.event(format!("rcpt {}", &written["TO:".len()..]));
+                self.session.answer_rcpt(now, decide(&to.path.to_string()));
             }
             Output::DataBegin(envelope) => {
                 let to: Vec<_> = envelope
                     .recipients
                     .iter()
-                    .map(ToString::to_string)
+                    .map(|to| to.path.to_string())
                     .collect();
                 self.event(format!("begin {} -> {}", envelope.mail.from, to.join(" ")));
                 self.recipients.clone_from(&envelope.recipients);
@@ -147,7 +162,7 @@ impl Owner {
                 self.event(format!("end {:?}", String::from_utf8_lossy(&self.body)));
                 self.messages.push(core::mem::take(&mut self.body));
                 let each = self.recipients.iter().map(|to| {
-                    let to = to.to_string();
+                    let to = to.path.to_string();
                     if to.contains("full") {
                         Err(Refusal::mailbox_full())
                     } else {
