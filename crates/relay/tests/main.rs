@@ -1,0 +1,12 @@
+//! Each part against its rules; with the feature `mutants`, against broken ones.
+
+#![allow(clippy::unwrap_used, unreachable_pub)]
+// What only the mutants use.
+#![cfg_attr(not(feature = "mutants"), allow(dead_code))]
+
+#[cfg(feature = "mutants")]
+mod mutants;
+mod schedule;
+
+/// A test by its name: what is run once more with each rule broken.
+pub type Case = (&'static str, fn());

@@ -1,0 +1,33 @@
+//! Breaks one rule after the other on purpose and sees whether a test objects.
+//!
+//! `cargo xtask mutants whimbrel-relay [NAME...]`.
+
+#[path = "../../crdt/mutants/harness.rs"]
+mod harness;
+
+use crate::schedule;
+
+/// Every name is that of a switch in this crate.
+const MUTANTS: &[&str] = &[
+    "expired-untried",
+    "late-told-again",
+    "lost-at-once",
+    "no-jitter",
+    "overdue-at-once",
+];
+
+#[test]
+#[ignore = "long: each rule is broken in a process of its own"]
+fn broken_rules_are_noticed() {
+    assert!(harness::run(MUTANTS, 1, object));
+}
+
+/// The first test that objects.
+fn object(_seeds: u64) -> Option<String> {
+    let cases = [schedule::ALL];
+    cases.into_iter().flatten().find_map(|(name, case)| {
+        std::panic::catch_unwind(case)
+            .err()
+            .map(|_| format!("by {name}"))
+    })
+}
