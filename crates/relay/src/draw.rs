@@ -32,6 +32,14 @@ impl Draw {
         let product = u128::from(self.number()) * u128::from(bound);
         u64::try_from(product >> 64).unwrap_or(0)
     }
+
+    /// Puts the items in an order of its own (Fisher and Yates).
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = usize::try_from(self.below(last as u64 + 1)).unwrap_or(last);
+            items.swap(last, other);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -54,5 +62,16 @@ mod tests {
             seen.iter().all(|count| (850..1_150).contains(count)),
             "{seen:?}"
         );
+    }
+
+    #[test]
+    fn shuffles_reach_every_order() {
+        let mut orders = std::collections::BTreeSet::new();
+        for seed in 0..200 {
+            let mut items = [1, 2, 3];
+            Draw::new(b"", seed).shuffle(&mut items);
+            orders.insert(items);
+        }
+        assert_eq!(orders.len(), 6);
     }
 }

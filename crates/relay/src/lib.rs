@@ -1,6 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod destinations;
 mod draw;
 mod mutants;
 pub mod schedule;
+mod status;
+
+pub use status::Status;

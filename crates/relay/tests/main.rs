@@ -4,6 +4,7 @@
 // What only the mutants use.
 #![cfg_attr(not(feature = "mutants"), allow(dead_code))]
 
+mod destinations;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod schedule;

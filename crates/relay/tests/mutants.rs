@@ -5,15 +5,20 @@
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;
 
-use crate::schedule;
+use crate::{destinations, schedule};
 
 /// Every name is that of a switch in this crate.
 const MUTANTS: &[&str] = &[
     "expired-untried",
+    "failed-is-no-data",
+    "key-by-order",
     "late-told-again",
     "lost-at-once",
     "no-jitter",
+    "one-family-is-all",
+    "one-host-is-all",
     "overdue-at-once",
+    "own-alone-left-out",
 ];
 
 #[test]
@@ -24,7 +29,7 @@ fn broken_rules_are_noticed() {
 
 /// The first test that objects.
 fn object(_seeds: u64) -> Option<String> {
-    let cases = [schedule::ALL];
+    let cases = [schedule::ALL, destinations::ALL];
     cases.into_iter().flatten().find_map(|(name, case)| {
         std::panic::catch_unwind(case)
             .err()
