@@ -3,6 +3,7 @@
 
 pub mod destinations;
 mod draw;
+pub mod limits;
 mod mutants;
 pub mod schedule;
 mod status;

@@ -5,16 +5,22 @@
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;
 
-use crate::{destinations, schedule};
+use crate::{destinations, limits, schedule};
 
 /// Every name is that of a switch in this crate.
 const MUTANTS: &[&str] = &[
+    "all-back-at-once",
+    "dead-forgotten-first",
     "expired-untried",
     "failed-is-no-data",
+    "greedy-fills-all",
     "key-by-order",
     "late-told-again",
     "lost-at-once",
+    "most-connections-first",
+    "never-dead",
     "no-jitter",
+    "none-kept",
     "one-family-is-all",
     "one-host-is-all",
     "overdue-at-once",
@@ -29,7 +35,7 @@ fn broken_rules_are_noticed() {
 
 /// The first test that objects.
 fn object(_seeds: u64) -> Option<String> {
-    let cases = [schedule::ALL, destinations::ALL];
+    let cases = [schedule::ALL, destinations::ALL, limits::ALL];
     cases.into_iter().flatten().find_map(|(name, case)| {
         std::panic::catch_unwind(case)
             .err()
