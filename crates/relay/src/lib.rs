@@ -5,6 +5,7 @@ pub mod destinations;
 mod draw;
 pub mod limits;
 mod mutants;
+pub mod replies;
 pub mod schedule;
 mod status;
 

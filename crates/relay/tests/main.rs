@@ -8,6 +8,7 @@ mod destinations;
 mod limits;
 #[cfg(feature = "mutants")]
 mod mutants;
+mod replies;
 mod schedule;
 
 /// A test by its name: what is run once more with each rule broken.

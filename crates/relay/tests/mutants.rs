@@ -5,11 +5,14 @@
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;
 
-use crate::{destinations, limits, schedule};
+use crate::{destinations, limits, replies, schedule};
 
 /// Every name is that of a switch in this crate.
 const MUTANTS: &[&str] = &[
+    "421-is-like-any-other",
+    "552-fails-recipients",
     "all-back-at-once",
+    "auth-fails-mail",
     "dead-forgotten-first",
     "expired-untried",
     "failed-is-no-data",
@@ -17,6 +20,7 @@ const MUTANTS: &[&str] = &[
     "key-by-order",
     "late-told-again",
     "lost-at-once",
+    "lost-behind-the-dot-at-once",
     "most-connections-first",
     "never-dead",
     "no-jitter",
@@ -25,6 +29,9 @@ const MUTANTS: &[&str] = &[
     "one-host-is-all",
     "overdue-at-once",
     "own-alone-left-out",
+    "refused-session-fails-all",
+    "reused-counts",
+    "starttls-fails-mail",
 ];
 
 #[test]
@@ -35,7 +42,7 @@ fn broken_rules_are_noticed() {
 
 /// The first test that objects.
 fn object(_seeds: u64) -> Option<String> {
-    let cases = [schedule::ALL, destinations::ALL, limits::ALL];
+    let cases = [destinations::ALL, limits::ALL, replies::ALL, schedule::ALL];
     cases.into_iter().flatten().find_map(|(name, case)| {
         std::panic::catch_unwind(case)
             .err()
