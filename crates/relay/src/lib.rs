@@ -7,6 +7,7 @@ pub mod limits;
 mod mutants;
 pub mod replies;
 pub mod schedule;
+pub mod srs;
 mod status;
 
 pub use status::Status;

@@ -10,6 +10,7 @@ mod limits;
 mod mutants;
 mod replies;
 mod schedule;
+mod srs;
 
 /// A test by its name: what is run once more with each rule broken.
 pub type Case = (&'static str, fn());

@@ -5,17 +5,20 @@
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;
 
-use crate::{destinations, limits, replies, schedule};
+use crate::{destinations, limits, replies, schedule, srs};
 
 /// Every name is that of a switch in this crate.
 const MUTANTS: &[&str] = &[
     "421-is-like-any-other",
     "552-fails-recipients",
     "all-back-at-once",
+    "any-hash",
     "auth-fails-mail",
+    "case-counts",
     "dead-forgotten-first",
     "expired-untried",
     "failed-is-no-data",
+    "first-key-alone",
     "greedy-fills-all",
     "key-by-order",
     "late-told-again",
@@ -29,9 +32,12 @@ const MUTANTS: &[&str] = &[
     "one-host-is-all",
     "overdue-at-once",
     "own-alone-left-out",
+    "own-senders-rewritten",
     "refused-session-fails-all",
     "reused-counts",
+    "short-hash-counts",
     "starttls-fails-mail",
+    "valid-for-ever",
 ];
 
 #[test]
@@ -42,7 +48,13 @@ fn broken_rules_are_noticed() {
 
 /// The first test that objects.
 fn object(_seeds: u64) -> Option<String> {
-    let cases = [destinations::ALL, limits::ALL, replies::ALL, schedule::ALL];
+    let cases = [
+        destinations::ALL,
+        limits::ALL,
+        replies::ALL,
+        schedule::ALL,
+        srs::ALL,
+    ];
     cases.into_iter().flatten().find_map(|(name, case)| {
         std::panic::catch_unwind(case)
             .err()
