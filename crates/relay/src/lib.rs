@@ -3,6 +3,7 @@
 
 pub mod destinations;
 mod draw;
+pub mod dsn;
 pub mod limits;
 mod mutants;
 pub mod replies;

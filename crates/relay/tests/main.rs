@@ -5,6 +5,7 @@
 #![cfg_attr(not(feature = "mutants"), allow(dead_code))]
 
 mod destinations;
+mod dsn;
 mod limits;
 #[cfg(feature = "mutants")]
 mod mutants;

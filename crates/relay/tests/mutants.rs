@@ -5,7 +5,7 @@
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;
 
-use crate::{destinations, limits, replies, schedule, srs};
+use crate::{destinations, dsn, limits, replies, schedule, srs};
 
 /// Every name is that of a switch in this crate.
 const MUTANTS: &[&str] = &[
@@ -15,6 +15,7 @@ const MUTANTS: &[&str] = &[
     "any-hash",
     "auth-fails-mail",
     "case-counts",
+    "controls-quoted",
     "dead-forgotten-first",
     "expired-untried",
     "failed-is-no-data",
@@ -25,9 +26,12 @@ const MUTANTS: &[&str] = &[
     "lost-at-once",
     "lost-behind-the-dot-at-once",
     "most-connections-first",
+    "named-by-time",
     "never-dead",
+    "never-ignored",
     "no-jitter",
     "none-kept",
+    "null-senders-told",
     "one-family-is-all",
     "one-host-is-all",
     "overdue-at-once",
@@ -37,6 +41,8 @@ const MUTANTS: &[&str] = &[
     "reused-counts",
     "short-hash-counts",
     "starttls-fails-mail",
+    "success-returns-all",
+    "success-told-unasked",
     "valid-for-ever",
 ];
 
@@ -50,6 +56,7 @@ fn broken_rules_are_noticed() {
 fn object(_seeds: u64) -> Option<String> {
     let cases = [
         destinations::ALL,
+        dsn::ALL,
         limits::ALL,
         replies::ALL,
         schedule::ALL,
