@@ -38,6 +38,12 @@ const RULES: &[Rule] = &[
     rule("whimbrel-directory", &["whimbrel-crdt"], &[]),
     // It knows no mail; its rules are broken by the switches of `crdt`.
     rule("whimbrel-queue", &["whimbrel-crdt"], &["whimbrel-testkit"]),
+    // It decides about mail to others; who sends it, and when the clock strikes, is none of its business.
+    rule(
+        "whimbrel-relay",
+        &["whimbrel-crdt", "whimbrel-smtp"],
+        &["whimbrel-mime", "whimbrel-testkit"],
+    ),
     // What is in a batch is none of its business.
     rule(
         "whimbrel-replication",
@@ -141,6 +147,7 @@ pub(crate) const PURE: &[&str] = &[
     "whimbrel-directory",
     "whimbrel-replication",
     "whimbrel-queue",
+    "whimbrel-relay",
     "whimbrel-mime",
     "whimbrel-imap",
     "whimbrel-pop3",

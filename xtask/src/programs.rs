@@ -23,6 +23,7 @@ pub(crate) const SIMULATED: &[&str] = &[
     "whimbrel-frontend",
     "whimbrel-mailbox",
     "whimbrel-queue",
+    "whimbrel-relay",
     "whimbrel-replication",
     "whimbrel-service",
     "whimbrel-sim",

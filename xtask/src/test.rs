@@ -56,6 +56,7 @@ const BREAKABLE: &[&str] = &[
     "directory",
     "mailbox",
     "queue",
+    "relay",
     "replication",
     "service",
     "sim",
