@@ -146,7 +146,13 @@ pub fn judge(stage: Stage, event: Event<'_>, session: Session) -> Judged {
         let learned = verdict != Verdict::Reconnect;
         return judged(verdict, if learned { outcome } else { Outcome::Nothing });
     }
-    judged(negative(stage, reply, status, session), outcome)
+    let verdict = negative(stage, reply, status, session);
+    let outcome = match (verdict, outcome) {
+        (Verdict::OurFault(_), _) => Outcome::Nothing,
+        (Verdict::HostTemporary(_), Outcome::Success) => Outcome::Failure,
+        (_, outcome) => outcome,
+    };
+    judged(verdict, outcome)
 }
 
 fn judged(verdict: Verdict, outcome: Outcome) -> Judged {
@@ -280,8 +286,6 @@ fn outcome(stage: Stage, reply: &Reply, status: Status) -> Outcome {
     let of_session = stage < Stage::Mail;
     match (reply.code(), of_session) {
         (421, _) => Outcome::Busy,
-        // A login that is refused says nothing about the host.
-        (500.., true) if stage == Stage::Auth => Outcome::Nothing,
         (400..=499, true) if status.subject() == 7 => Outcome::Busy,
         (_, true) => Outcome::Failure,
         // Greylisting, and limits on what one server sends.
