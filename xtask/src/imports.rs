@@ -38,6 +38,8 @@ const RULES: &[Rule] = &[
     rule("whimbrel-directory", &["whimbrel-crdt"], &[]),
     // It knows no mail; its rules are broken by the switches of `crdt`.
     rule("whimbrel-queue", &["whimbrel-crdt"], &["whimbrel-testkit"]),
+    // It knows no mail either, and borrows the same switches.
+    rule("whimbrel-dns", &["whimbrel-crdt"], &["whimbrel-testkit"]),
     // What is in a batch is none of its business.
     rule(
         "whimbrel-replication",
@@ -141,6 +143,7 @@ pub(crate) const PURE: &[&str] = &[
     "whimbrel-directory",
     "whimbrel-replication",
     "whimbrel-queue",
+    "whimbrel-dns",
     "whimbrel-mime",
     "whimbrel-imap",
     "whimbrel-pop3",
