@@ -44,6 +44,8 @@ const RULES: &[Rule] = &[
         &["whimbrel-crdt", "whimbrel-smtp"],
         &["whimbrel-mime", "whimbrel-testkit"],
     ),
+    // It knows no mail either, and borrows the same switches.
+    rule("whimbrel-dns", &["whimbrel-crdt"], &["whimbrel-testkit"]),
     // What is in a batch is none of its business.
     rule(
         "whimbrel-replication",
@@ -148,6 +150,7 @@ pub(crate) const PURE: &[&str] = &[
     "whimbrel-replication",
     "whimbrel-queue",
     "whimbrel-relay",
+    "whimbrel-dns",
     "whimbrel-mime",
     "whimbrel-imap",
     "whimbrel-pop3",

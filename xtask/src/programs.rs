@@ -20,6 +20,7 @@ use crate::{
 pub(crate) const SIMULATED: &[&str] = &[
     "whimbrel-crdt",
     "whimbrel-directory",
+    "whimbrel-dns",
     "whimbrel-frontend",
     "whimbrel-mailbox",
     "whimbrel-queue",

@@ -54,6 +54,7 @@ const END_TO_END_AT_ONCE: &str = "4";
 /// The crates with rules that can be broken at run time.
 const BREAKABLE: &[&str] = &[
     "directory",
+    "dns",
     "mailbox",
     "queue",
     "relay",
