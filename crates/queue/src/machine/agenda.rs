@@ -9,7 +9,7 @@ use crate::{
     api::Output,
     mutants::broken,
     table::{Flag, Row},
-    types::Id,
+    types::{Id, Now},
 };
 
 /// Tuples in the agenda.
@@ -23,8 +23,10 @@ const WALK_ROWS: usize = 4096;
 
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Agenda {
-    /// By when it is due.
-    later: BTreeSet<(u64, u8, Id)>,
+    /// By when it is due, and when that was expected on the monotonic clock.
+    later: BTreeSet<(u64, u8, Id, u64)>,
+    /// The same by the monotonic clock: a clock that is set back delays nothing.
+    timers: BTreeSet<(u64, u64, u8, Id)>,
     /// By priority, then by when it was due.
     due: BTreeSet<(u8, u64, Id)>,
     /// Something had no room.
@@ -38,14 +40,37 @@ impl Agenda {
         self.later.len() + self.due.len()
     }
 
-    fn add(&mut self, not_before: u64, priority: u8, id: Id) {
-        self.later.insert((not_before, priority, id));
+    fn add(&mut self, now: Now, not_before: u64, priority: u8, id: Id) {
+        let wait = not_before.saturating_sub(now.unix);
+        let at = now.monotonic.saturating_add(wait);
+        self.later.insert((not_before, priority, id, at));
+        self.timers.insert((at, not_before, priority, id));
         if self.len() > AGENDA_MAX {
             self.incomplete = true;
-            if self.later.pop_last().is_none() {
-                self.due.pop_last();
+            match self.later.pop_last() {
+                Some((not_before, priority, id, at)) => {
+                    self.timers.remove(&(at, not_before, priority, id));
+                }
+                None => _ = self.due.pop_last(),
             }
         }
+    }
+
+    /// What is due by one of the clocks.
+    fn look(&mut self, now: Now) {
+        while let Some(first) = self.later.first().filter(|first| first.0 <= now.unix) {
+            self.is_due(*first);
+        }
+        while let Some(first) = self.timers.first().filter(|first| first.0 <= now.monotonic) {
+            let (at, not_before, priority, id) = *first;
+            self.is_due((not_before, priority, id, at));
+        }
+    }
+
+    fn is_due(&mut self, (not_before, priority, id, at): (u64, u8, Id, u64)) {
+        self.later.remove(&(not_before, priority, id, at));
+        self.timers.remove(&(at, not_before, priority, id));
+        self.due.insert((priority, not_before, id));
     }
 }
 
@@ -71,7 +96,7 @@ impl Queue {
     /// A tuple that was put here: nothing that was found at a start.
     pub(super) fn plan_new(&mut self, id: Id) {
         if let Some((not_before, priority)) = self.may_act(id) {
-            self.agenda.add(not_before, priority, id);
+            self.agenda.add(self.now, not_before, priority, id);
         }
     }
 
@@ -83,12 +108,7 @@ impl Queue {
     /// Gives the application what is due.
     pub(super) fn hand_out(&mut self) {
         self.refill();
-        let now = self.now.unix;
-        while let Some(first) = self.agenda.later.first().filter(|first| first.0 <= now) {
-            let (not_before, priority, id) = *first;
-            self.agenda.later.remove(&(not_before, priority, id));
-            self.agenda.due.insert((priority, not_before, id));
-        }
+        self.agenda.look(self.now);
         while self.handed < self.config.handed_max {
             let Some((priority, not_before, id)) = self.agenda.due.pop_first() else {
                 break;
@@ -164,9 +184,36 @@ impl Queue {
             return Some(now.monotonic);
         }
         let first = self.agenda.later.first().filter(|_| has_room)?;
-        Some(
-            now.monotonic
-                .saturating_add(first.0.saturating_sub(now.unix)),
-        )
+        let by_wall = first.0.saturating_sub(now.unix);
+        let timer = self.agenda.timers.first().map(|timer| timer.0);
+        [Some(now.monotonic.saturating_add(by_wall)), timer]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_by_either_clock_is_due() {
+        let id = Id([7; 16]);
+        let at = |monotonic, unix| Now { monotonic, unix };
+        for (now, is_due) in [
+            (at(9, 1009), false),
+            (at(10, 1010), true),
+            (at(9, 5000), true),
+            // The clock was set back.
+            (at(9, 0), false),
+            (at(10, 0), true),
+        ] {
+            let mut agenda = Agenda::default();
+            agenda.add(at(0, 1000), 1010, 0, id);
+            agenda.look(now);
+            assert_eq!(!agenda.due.is_empty(), is_due, "{now:?}");
+            assert_eq!(agenda.later.len(), agenda.timers.len());
+        }
     }
 }
