@@ -172,7 +172,7 @@ fn pointers_that_lead_nowhere() {
         // Too long.
         [[&[63][..], &[b'a'; 63]].concat().repeat(4), vec![0]].concat(),
     ];
-    names.push([vec![1, b'a'].repeat(128), vec![0]].concat());
+    names.push([[1, b'a'].repeat(128), vec![0]].concat());
     for name in names {
         check([1, 0, 0], &raw(&name, A, IN, ADDRESS), MALFORMED);
         // Some of these lead to a name when they stand here: to the alias itself, or to the root.

@@ -36,7 +36,7 @@ pub fn the_next_server_is_asked_when_one_is_silent() {
     world.server(2).silent = true;
     assert!(world.lookup("example.org", Kind::Mx).is_ok());
     assert_eq!(world.ways(), [1, 2, 3]);
-    assert_eq!(times(&world), [0 * SECOND, SECOND, 2 * SECOND]);
+    assert_eq!(times(&world), [Duration::ZERO, SECOND, 2 * SECOND]);
 }
 
 pub fn each_round_waits_longer() {
@@ -116,7 +116,7 @@ pub fn an_unreachable_server_costs_no_time() {
     world.server(1).unreachable = true;
     assert!(world.lookup("example.org", Kind::Mx).is_ok());
     assert_eq!(world.ways(), [1, 2]);
-    assert_eq!(times(&world), [0 * MILLI, 10 * MILLI]);
+    assert_eq!(times(&world), [Duration::ZERO, 10 * MILLI]);
 }
 
 pub fn what_is_truncated_is_asked_by_tcp() {
